@@ -1,8 +1,10 @@
 """`./twins`: builds the twins on this machine, without Docker, and runs commands in them.
 
-This package runs on Python 3.9 or later with the standard library alone: its builds install all else. The terms:
+This package runs on Python 3.9 or later with the standard library alone: its builds install all
+else. The terms:
 
-- twin: a CPython, free-threaded (ft) or with the GIL (gil), in an environment; both twins have the same packages
+- twin: a CPython, free-threaded (ft) or with the GIL (gil), in an environment; both twins have the
+    same packages
 - environment: a virtual environment; environment *variables* are always called that
 - optimised build: with profile-guided optimisation (PGO); plain build: without
 - series: CPython's version without its last number, such as "3.13"

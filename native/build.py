@@ -37,14 +37,17 @@ TWINS = ("ft", "gil")
 # Disk space in GB for sources, builds, packages and uv's cache: measured, plus a margin.
 NEEDED_GB = {"cuda": 5.0, "environment": 3.0, "interpreter": 1.0}
 
-# Milliseconds after which CPython's allocator gives freed memory back, without the GIL. Its default of 10 makes threads
-# fault the same memory in for each sample (docs/interpreters.md). The Dockerfiles set the same.
+# Milliseconds after which CPython's allocator gives freed memory back, without the GIL. Its default
+# of 10 makes threads fault the same memory in for each sample (docs/interpreters.md). The
+# Dockerfiles set the same.
 PURGE_DELAY = "1000"
 
 
 @dataclass(frozen=True)
 class Twin:
-    """A finished twin: its environment's directory, the Python in it, the version, `pgo` (True if optimised)."""
+    """A finished twin: its environment's directory, the Python in it, the version, `pgo` (True if
+    optimised).
+    """
 
     name: str
     directory: Path
@@ -54,31 +57,40 @@ class Twin:
 
     @property
     def label(self) -> str:
-        """Return a name for users, such as "CPython 3.13.9"; if the build is plain, the name says so."""
+        """Return a name for users, such as "CPython 3.13.9"; if the build is plain, the name says
+        so.
+        """
         kind = "" if self.pgo else ", plain build (no PGO)"
         return f"CPython {self.version}{kind}"
 
     def environment(self, cleared: Collection[str] = CLEARED) -> dict[str, str]:
-        """Return this process's environment variables, changed for a command in this twin, without those *cleared*."""
+        """Return this process's environment variables, changed for a command in this twin, without
+        those *cleared*.
+        """
         variables = {name: value for name, value in os.environ.items() if name not in cleared}
         variables["VIRTUAL_ENV"] = str(self.directory)
-        variables["PATH"] = f"{self.directory / 'bin'}{os.pathsep}{variables.get('PATH', os.defpath)}"
+        variables["PATH"] = (
+            f"{self.directory / 'bin'}{os.pathsep}{variables.get('PATH', os.defpath)}"
+        )
         # Our packages come from this checkout, not from the environment, which all clones share.
         folders = list(SOURCES)
         if variables.get("PYTHONPATH"):
             folders.append(variables["PYTHONPATH"])
         variables["PYTHONPATH"] = os.pathsep.join(folders)
         variables.setdefault("MIMALLOC_PURGE_DELAY", PURGE_DELAY)
-        # A notebook names a module of its own environment. Elsewhere matplotlib cannot be imported with this setting.
+        # A notebook names a module of its own environment. Elsewhere matplotlib cannot be imported
+        # with this setting.
         if variables.get("MPLBACKEND", "").startswith("module://"):
             del variables["MPLBACKEND"]
         return variables
 
 
 def series() -> str:
-    """Return the series of CPython for the twins. Raises TwinsError if the twins do not exist for that series.
+    """Return the series of CPython for the twins. Raises TwinsError if the twins do not exist for
+    that series.
 
-    The variable PYTHON_SERIES decides, else the interpreter in FT_PYTHON or GIL_PYTHON, else docker/python-series.
+    The variable PYTHON_SERIES decides, else the interpreter in FT_PYTHON or GIL_PYTHON, else
+    docker/python-series.
     """
     named = os.environ.get("PYTHON_SERIES")
     chosen, source = named, "PYTHON_SERIES="
@@ -89,7 +101,8 @@ def series() -> str:
     if chosen not in interpreters.SERIES:
         raise TwinsError(
             f"{source}{chosen}: the twins exist for "
-            f"{' and '.join(interpreters.SERIES)}. `./twins info --requirements docker/requirements.lock` shows which "
+            f"{' and '.join(interpreters.SERIES)}. `./twins info --requirements "
+            f"docker/requirements.lock` shows which "
             "of the locked packages lack wheels for 3.15t",
             2,
         )
@@ -97,17 +110,23 @@ def series() -> str:
 
 
 def suite() -> str:
-    """Return the Debian suite to take CPython's source from, such as "sid": PYTHON_SUITE, or the series' default."""
+    """Return the Debian suite to take CPython's source from, such as "sid": PYTHON_SUITE, or the
+    series' default.
+    """
     named = os.environ.get("PYTHON_SUITE")
     if named:
         if not re.fullmatch(r"[a-z][a-z0-9-]*", named):
-            raise TwinsError(f"PYTHON_SUITE={named}: must be a Debian suite such as trixie, forky or sid", 2)
+            raise TwinsError(
+                f"PYTHON_SUITE={named}: must be a Debian suite such as trixie, forky or sid", 2
+            )
         return named
     return _output([SCRIPTS / "fetch-cpython", "--default-suite", series()])
 
 
 def _output(command: list) -> str:
-    return subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        [str(part) for part in command], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout.strip()
 
 
 def _hash(text: bytes) -> str:
@@ -115,7 +134,8 @@ def _hash(text: bytes) -> str:
 
 
 class Plan:
-    """Paths in the cache for the parts of both twins: source, interpreters, CUDA libraries and environments.
+    """Paths in the cache for the parts of both twins: source, interpreters, CUDA libraries and
+    environments.
 
     `pgo` is True for the paths of optimised builds, False for those of plain builds.
     """
@@ -124,7 +144,11 @@ class Plan:
         self.pgo = pgo
         self.root = cache.root()
         # Other patches give another source.
-        patches = [SCRIPTS / "patch-cpython", SCRIPTS / "patches.txt", *sorted((SCRIPTS / "patches").rglob("*.patch"))]
+        patches = [
+            SCRIPTS / "patch-cpython",
+            SCRIPTS / "patches.txt",
+            *sorted((SCRIPTS / "patches").rglob("*.patch")),
+        ]
         recipe = _hash(b"".join(path.read_bytes() for path in patches))
         self.source = self.root / "source" / f"{series()}-{suite()}-{recipe}"
         self.brought = {twin: interpreters.brought(twin, series()) for twin in TWINS}
@@ -155,10 +179,16 @@ class Plan:
         return self.root / "interpreters" / name
 
     def environment(self, twin: str) -> Path:
-        """Return the directory for `twin`'s environment, named after interpreter and a hash of requirements.lock."""
+        """Return the directory for `twin`'s environment, named after interpreter and a hash of
+        requirements.lock.
+        """
         facts = self.brought[twin]
         if facts:
-            return self.root / "environments" / f"own-{facts['version']}-{twin}-{facts['identity']}-{self.packages}"
+            return (
+                self.root
+                / "environments"
+                / f"own-{facts['version']}-{twin}-{facts['identity']}-{self.packages}"
+            )
         return self.root / "environments" / f"{self.interpreter(twin).name}-{self.packages}"
 
     def twin(self, name: str) -> Twin | None:
@@ -175,7 +205,9 @@ class Plan:
         Only interpreters of the current series, built by the C compiler of this machine, count.
         """
         built = set()
-        for directory in (self.root / "interpreters").glob(f"cpython-{series()}.*-pgo-{self._compiler}-*"):
+        for directory in (self.root / "interpreters").glob(
+            f"cpython-{series()}.*-pgo-{self._compiler}-*"
+        ):
             if cache.finished(directory) is not None:
                 built.update(name for name in names if f"-{name}-" in directory.name)
         return built == set(names)
@@ -196,13 +228,18 @@ def _say(text: str) -> None:
 
 
 def twins(
-    names: Collection[str] = TWINS, quality: str = "any", say: Callable[[str], None] = _say, agreed: bool = False
+    names: Collection[str] = TWINS,
+    quality: str = "any",
+    say: Callable[[str], None] = _say,
+    agreed: bool = False,
 ) -> dict[str, Twin]:
-    """Return the twins called `names`, by name, after building those that are missing. `say` gets messages for users.
+    """Return the twins called `names`, by name, after building those that are missing. `say` gets
+    messages for users.
 
     Args:
-        quality: "pgo" for optimised builds, "plain" for plain ones, "any" for twins that are built already, of either
-            kind. If "any" finds none, it builds optimised twins if the cache has their interpreters, else plain ones.
+        quality: "pgo" for optimised builds, "plain" for plain ones, "any" for twins that are built
+            already, of either kind. If "any" finds none, it builds optimised twins if the cache has
+            their interpreters, else plain ones.
         agreed: True if missing system packages may be installed without asking.
     """
     machine.check_platform()
@@ -216,7 +253,8 @@ def twins(
         ready = plan.twins(names)  # another ./twins may have built them while this one waited
         if not ready:
             _Builder(plan, names, lock).build(agreed)
-            # If this build installed the compiler, the directories' names have changed: they contain its version.
+            # If this build installed the compiler, the directories' names have changed: they
+            # contain its version.
             ready = Plan(plan.pgo).twins(names)
             assert ready, "a build that succeeded left its twins"
     _warn_if_unequal(ready, say)
@@ -224,11 +262,15 @@ def twins(
 
 
 def finished() -> dict[str, Twin]:
-    """Return both twins by name: optimised ones, else plain ones. Raises TwinsError if neither pair is built."""
+    """Return both twins by name: optimised ones, else plain ones. Raises TwinsError if neither pair
+    is built.
+    """
     for pgo in (True, False):
         if ready := Plan(pgo).twins(TWINS):
             return ready
-    raise TwinsError(f"the twins are not built in {cache.root()}: run ./twins setup on this machine")
+    raise TwinsError(
+        f"the twins are not built in {cache.root()}: run ./twins setup on this machine"
+    )
 
 
 def _warn_if_unequal(ready: dict[str, Twin], say: Callable[[str], None]) -> None:
@@ -240,7 +282,9 @@ def _warn_if_unequal(ready: dict[str, Twin], say: Callable[[str], None]) -> None
 
 @contextlib.contextmanager
 def sigterm_as_ctrl_c() -> Iterator[None]:
-    """Context manager for the main thread: during the block, SIGTERM raises KeyboardInterrupt, as Ctrl-C does."""
+    """Context manager for the main thread: during the block, SIGTERM raises KeyboardInterrupt, as
+    Ctrl-C does.
+    """
 
     def interrupt(number, frame) -> None:
         raise KeyboardInterrupt
@@ -280,10 +324,12 @@ class _Missing:
         packages = []
         if self.interpreters:
             packages += (SCRIPTS / "build-packages.txt").read_text().split()
-            # It brings the library that ftloader.decode uses. Debian and Ubuntu name that differently.
+            # It brings the library that ftloader.decode uses. Debian and Ubuntu name that
+            # differently.
             packages.append("libturbojpeg0-dev")
         if self.cuda and importlib.util.find_spec("ensurepip") is None:
-            packages.append("python3-venv")  # without it Debian's python3 cannot make virtual environments
+            # without it Debian's python3 cannot make virtual environments
+            packages.append("python3-venv")
         return packages
 
 
@@ -303,21 +349,26 @@ def _is_missing(directory: Path) -> bool:
 
 
 class _Builder:
-    """Builder of those directories of a plan that are missing. The build's steps run in a pool of threads."""
+    """Builder of those directories of a plan that are missing. The build's steps run in a pool of
+    threads.
+    """
 
     def __init__(self, plan: Plan, names: Collection[str], lock: int) -> None:
         self._plan = plan
         self._missing = _missing(plan, names)
         self._lock = lock
         self._env = dict(os.environ)
-        # uv hard-links files from its cache into environments, which works only within one file system.
+        # uv hard-links files from its cache into environments, which works only within one file
+        # system.
         self._env.setdefault("UV_CACHE_DIR", str(plan.root / "uv"))
         # These are meant for the caller's Python, not for the build.
         for name in (*CLEARED, "PYTHONPATH", "PYTHON_GIL", "PYTHONDONTWRITEBYTECODE", "MPLBACKEND"):
             self._env.pop(name, None)
 
     def build(self, agreed: bool) -> None:
-        """Build all that is missing. If `agreed` is true, install missing system packages without asking."""
+        """Build all that is missing. If `agreed` is true, install missing system packages without
+        asking.
+        """
         plan, missing = self._plan, self._missing
         packages = missing.system_packages()
         install = machine.install_command(packages, agreed) if packages else None
@@ -328,7 +379,11 @@ class _Builder:
         begin = time.monotonic()
         title = " and ".join(missing.environments)
         kind = "optimised (PGO)" if plan.pgo else "plain (no PGO)"
-        with Progress(logs, total) as progress, ThreadPoolExecutor(8, "step") as pool, sigterm_as_ctrl_c():
+        with (
+            Progress(logs, total) as progress,
+            ThreadPoolExecutor(8, "step") as pool,
+            sigterm_as_ctrl_c(),
+        ):
             self._progress = progress
             progress.say(
                 f"Building {title}: CPython {series()} from Debian {suite()}, {kind}; "
@@ -350,7 +405,8 @@ class _Builder:
         errors = list(filter(None, (future.exception() for future in done)))
         if errors:
             self._progress.stop()  # so that the message does not wait for the other steps
-            errors.sort(key=lambda error: str(error) == "stopped")  # these say nothing about the cause
+            # these say nothing about the cause
+            errors.sort(key=lambda error: str(error) == "stopped")
             raise errors[0]
 
     def _submit(self, pool: ThreadPoolExecutor) -> list[Future]:
@@ -382,7 +438,9 @@ class _Builder:
         cache.start(directory)
         self._run("CPython source", [SCRIPTS / "fetch-cpython", series(), suite(), directory])
         patches = _hash((directory / "cpython" / "PATCHES").read_bytes())
-        cache.finish(directory, {"version": (directory / "version").read_text().strip(), "patches": patches})
+        cache.finish(
+            directory, {"version": (directory / "version").read_text().strip(), "patches": patches}
+        )
 
     def _interpreter(self, name: str, source: Future | None) -> None:
         if source:
@@ -395,14 +453,19 @@ class _Builder:
         work = directory / "build"
         where = ("--source", plan.source / "cpython", "--prefix", directory, "--build", work)
         quality = [] if plan.pgo else ["--no-pgo"]
-        self._run(f"interpreter {name}", [SCRIPTS / "build-cpython", "--twin", name, *where, *quality])
+        self._run(
+            f"interpreter {name}", [SCRIPTS / "build-cpython", "--twin", name, *where, *quality]
+        )
         shutil.rmtree(work)
         cache.finish(directory, {"pgo": plan.pgo})
 
     def _cuda(self) -> None:
         cache.start(self._plan.cuda)
         into = self._plan.cuda / "packages"
-        self._run("CUDA libraries", [SCRIPTS / "install-packages", "--cuda", into, "--python", sys.executable])
+        self._run(
+            "CUDA libraries",
+            [SCRIPTS / "install-packages", "--cuda", into, "--python", sys.executable],
+        )
         cache.finish(self._plan.cuda, {})
 
     def _environment(self, name: str, needs: list[Future]) -> None:
@@ -422,4 +485,6 @@ class _Builder:
         verify = (python, "-P", "-m", "ftrun.info", "--verify", "--expect", name)
         self._run(f"verify {name}", ["env", f"PYTHONPATH={CHECKOUT / 'runtime'}", *verify])
         version = _output([python, "-I", "-c", "import platform; print(platform.python_version())"])
-        cache.finish(directory, {"version": version, "pgo": brought["pgo"] if brought else plan.pgo})
+        cache.finish(
+            directory, {"version": version, "pgo": brought["pgo"] if brought else plan.pgo}
+        )

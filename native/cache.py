@@ -1,9 +1,10 @@
-"""The directory in which `./twins` keeps its builds (the cache): its location, its lock and its finished parts.
+"""The directory in which `./twins` keeps its builds (the cache): its location, its lock and its
+finished parts.
 
-Each part (source, interpreter, CUDA libraries, environment) is a directory. A part is finished when it holds
-`finished.json`, which is written last, in one step. A directory without that file was left by an interrupted or
-failed build, and is removed before the next try. A build holds the cache's lock. Finished parts never change, so
-using them needs no lock.
+Each part (source, interpreter, CUDA libraries, environment) is a directory. A part is finished when
+it holds `finished.json`, which is written last, in one step. A directory without that file was left
+by an interrupted or failed build, and is removed before the next try. A build holds the cache's
+lock. Finished parts never change, so using them needs no lock.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def root() -> Path:
 
 
 def finished(directory: Path) -> dict | None:
-    """Return the dictionary that `finish` wrote into `directory`, or None if that is missing or unfinished."""
+    """Return the dictionary that `finish` wrote into `directory`, or None if that is missing or
+    unfinished.
+    """
     try:
         return json.loads((directory / STAMP).read_text())
     except (FileNotFoundError, NotADirectoryError):
@@ -40,7 +43,8 @@ def finished(directory: Path) -> dict | None:
 def start(directory: Path) -> None:
     """Create *directory*, empty. If an earlier build left it there, delete it first."""
     if directory.exists():
-        # The stamp is deleted first, so that an interrupted removal leaves nothing that looks finished.
+        # The stamp is deleted first, so that an interrupted removal leaves nothing that looks
+        # finished.
         (directory / STAMP).unlink(missing_ok=True)
         shutil.rmtree(directory)
     directory.mkdir(parents=True)
@@ -58,10 +62,12 @@ def finish(directory: Path, record: dict) -> None:
 
 @contextmanager
 def locked(say) -> Iterator[int]:
-    """Context manager: hold the cache's lock. If another build holds the lock, call `say` with a message and wait.
+    """Context manager: hold the cache's lock. If another build holds the lock, call `say` with a
+    message and wait.
 
-    Yields the lock's file descriptor, which build processes inherit. So build processes that outlive a killed `./twins`
-    still hold the lock, and no other build writes to their directories. Raises TwinsError if the cache is not writable.
+    Yields the lock's file descriptor, which build processes inherit. So build processes that
+    outlive a killed `./twins` still hold the lock, and no other build writes to their directories.
+    Raises TwinsError if the cache is not writable.
     """
     directory = root()
     try:
@@ -69,7 +75,8 @@ def locked(say) -> Iterator[int]:
         descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         raise TwinsError(
-            f"cannot write to the cache {directory} ({error.strerror}); set XDG_CACHE_HOME to a directory of yours"
+            f"cannot write to the cache {directory} ({error.strerror}); set XDG_CACHE_HOME to "
+            f"a directory of yours"
         ) from error
     try:
         try:

@@ -16,7 +16,8 @@ PRE_COMMIT = "pre-commit==4.7.0"
 def command(twin: Twin) -> list[str]:
     """Return the command that runs all hooks over all files of the checkout.
 
-    If pre-commit is missing, installs it first, with the Python of `twin`. Raises TwinsError if that fails.
+    If pre-commit is missing, installs it first, with the Python of `twin`. Raises TwinsError if
+    that fails.
     """
     directory = cache.root() / "tools" / f"{PRE_COMMIT}-{twin.directory.name}"
     if cache.finished(directory) is None:
@@ -31,16 +32,25 @@ def _install(twin: Twin, directory: Path) -> None:
     try:
         for step in (
             [str(twin.python), "-I", "-m", "venv", str(directory)],
-            [str(directory / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", PRE_COMMIT],
+            [
+                str(directory / "bin" / "pip"),
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                PRE_COMMIT,
+            ],
         ):
             subprocess.run(step, check=True, env=variables())
     except subprocess.CalledProcessError as error:
-        raise TwinsError(f"{PRE_COMMIT} cannot be installed: exit status {error.returncode}") from error
+        raise TwinsError(
+            f"{PRE_COMMIT} cannot be installed: exit status {error.returncode}"
+        ) from error
     cache.finish(directory, {})
 
 
 def variables() -> dict[str, str]:
-    """Return environment variables for the hooks: this process's, except those whose names start with PYTHON.
+    """Return environment variables for the hooks: this process's, except those whose names start
+    with PYTHON.
 
     PRE_COMMIT_HOME is set to a folder in the cache.
     """

@@ -19,7 +19,11 @@ from .build import CHECKOUT, SOURCES, TWINS, Twin
 
 VERBS = ("setup", "info", "exec", "bench", "repro", "test", "audit", "clean")
 # Modules that check the arguments of a verb. They need the standard library alone.
-ARGUMENTS = {"bench": "ftbench.arguments", "repro": "ftsafety.repro.arguments", "audit": "ftsafety.audit.arguments"}
+ARGUMENTS = {
+    "bench": "ftbench.arguments",
+    "repro": "ftsafety.repro.arguments",
+    "audit": "ftsafety.audit.arguments",
+}
 
 DESCRIPTION = """\
 The free-threaded twin (ft) and the one with the GIL (gil) on this machine, without Docker.
@@ -69,14 +73,17 @@ CONTRIBUTING.md says what runs where.
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the verb that `arguments` begin with (default: the process's arguments); return the exit code."""
+    """Run the verb that `arguments` begin with (default: the process's arguments); return the exit
+    code.
+    """
     options, rest = _parsed(sys.argv[1:] if arguments is None else arguments)
     try:
         status = options.run(options, rest)
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # The reader of the output has ended (| head). Flushing the rest at exit must not fail again.
+        # The reader of the output has ended (| head). Flushing the rest at exit must not fail
+        # again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # the status that a shell gives for SIGPIPE
     except TwinsError as error:
@@ -88,7 +95,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parsed(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Return the options of a verb, and the arguments that it passes on. Exit with a message if they are wrong."""
+    """Return the options of a verb, and the arguments that it passes on. Exit with a message if
+    they are wrong.
+    """
     parser = _parser()
     if arguments and arguments[0] not in VERBS:
         if similar := difflib.get_close_matches(arguments[0], VERBS, n=1):
@@ -101,23 +110,38 @@ def _parsed(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 def _parser() -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="./twins", description=DESCRIPTION, epilog=EPILOG, formatter_class=raw)
+    parser = argparse.ArgumentParser(
+        prog="./twins", description=DESCRIPTION, epilog=EPILOG, formatter_class=raw
+    )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
 
     def verb(name: str, help_: str, run, description: str = "", **more) -> argparse.ArgumentParser:
         child = verbs.add_parser(
-            name, help=help_, description=description or help_, formatter_class=raw, allow_abbrev=False, **more
+            name,
+            help=help_,
+            description=description or help_,
+            formatter_class=raw,
+            allow_abbrev=False,
+            **more,
         )
         child.set_defaults(run=run)
         return child
 
     setup = verb("setup", "build both twins", _setup, SETUP)
-    setup.add_argument("--no-pgo", action="store_true", help="plain builds: half the time, slower interpreters")
-    setup.add_argument("--yes", action="store_true", help="as root, install missing system packages without asking")
+    setup.add_argument(
+        "--no-pgo", action="store_true", help="plain builds: half the time, slower interpreters"
+    )
+    setup.add_argument(
+        "--yes", action="store_true", help="as root, install missing system packages without asking"
+    )
 
     info = verb("info", "describe both twins: versions, flags, GIL state, processor, GPU", _info)
-    info.add_argument("--json", action="store_true", help="print one JSON object with the keys ft and gil")
-    help_text = "look at the wheels of these packages or files instead: which of them turn the GIL on?"
+    info.add_argument(
+        "--json", action="store_true", help="print one JSON object with the keys ft and gil"
+    )
+    help_text = (
+        "look at the wheels of these packages or files instead: which of them turn the GIL on?"
+    )
     info.add_argument("--requirements", nargs="+", metavar="FILE|PACKAGE", help=help_text)
     help_text = "with --requirements: import the packages in the ft twin, too"
     info.add_argument("--import", dest="import_too", action="store_true", help=help_text)
@@ -127,9 +151,16 @@ def _parser() -> argparse.ArgumentParser:
     exec_.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD [ARG ...]")
 
     verb("bench", "compare threads and processes in both twins", _bench, add_help=False)
-    verb("repro", "run a script with and without the GIL, many times, and say where it fails", _repro, add_help=False)
+    verb(
+        "repro",
+        "run a script with and without the GIL, many times, and say where it fails",
+        _repro,
+        add_help=False,
+    )
     verb("test", "run all tests in both twins, or in one", _test, TEST, usage=TEST_USAGE)
-    verb("audit", "find out whether a dataset of yours is safe under threads", _audit, add_help=False)
+    verb(
+        "audit", "find out whether a dataset of yours is safe under threads", _audit, add_help=False
+    )
 
     clean = verb("clean", "delete everything that ./twins built", _clean)
     clean.add_argument("--yes", action="store_true", help="do not ask")
@@ -137,7 +168,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _setup(options, _) -> int:
-    for twin in build.twins(quality="plain" if options.no_pgo else "pgo", agreed=options.yes).values():
+    for twin in build.twins(
+        quality="plain" if options.no_pgo else "pgo", agreed=options.yes
+    ).values():
         print(f"{twin.name:<4} {twin.label}: {twin.python}")
     return 0
 
@@ -149,12 +182,16 @@ def _info(options, _) -> int:
         twin = build.twins(["ft"])["ft"]
         command = [str(twin.python), "-P", "-m", "ftrun.info", "--cache", str(cache.root())]
         command += ["--json"] * options.json + ["--import"] * options.import_too
-        os.execve(command[0], [*command, "--requirements", *options.requirements], twin.environment())
+        os.execve(
+            command[0], [*command, "--requirements", *options.requirements], twin.environment()
+        )
     return _describe(build.twins(), options.json)
 
 
 def _describe(ready: dict[str, Twin], as_json: bool) -> int:
-    """Run ftrun.info in all twins at the same time and print the output; return 0 or a failed twin's exit status."""
+    """Run ftrun.info in all twins at the same time and print the output; return 0 or a failed
+    twin's exit status.
+    """
     processes: dict[str, subprocess.Popen[str]] = {}
     with contextlib.ExitStack() as stack:
         for name, twin in ready.items():
@@ -215,14 +252,17 @@ def _exec(options, rest) -> int:
 
 
 def _check(verb: str, arguments: list[str]) -> None:
-    """Check a verb's arguments before anything is built. If they are wrong or have --help, print a message and exit."""
+    """Check a verb's arguments before anything is built. If they are wrong or have --help, print a
+    message and exit.
+    """
     sys.path += SOURCES
     # Imported only here, because importing takes time and most verbs do without.
     importlib.import_module(ARGUMENTS[verb]).check(arguments, f"./twins {verb}")
 
 
 def _bench(_, rest) -> int:
-    is_report = rest[:1] in (["report"], ["compare"], ["merge"])  # these read the results of earlier runs
+    # these read the results of earlier runs
+    is_report = rest[:1] in (["report"], ["compare"], ["merge"])
     if not is_report:
         rest = ["--out", str(CHECKOUT / "results"), *rest]
     _check("bench", rest)
@@ -246,17 +286,28 @@ def _repro(_, rest) -> int:
     driver = ready["ft"]
     variables = driver.environment()
     variables.setdefault("UV_CACHE_DIR", str(cache.root() / "uv"))
-    command = [str(driver.python), "-P", "-m", "ftsafety.repro", "--cache", str(cache.root()), *_twin_options(ready)]
+    command = [
+        str(driver.python),
+        "-P",
+        "-m",
+        "ftsafety.repro",
+        "--cache",
+        str(cache.root()),
+        *_twin_options(ready),
+    ]
     os.execve(command[0], command + rest, variables)
 
 
 def _python_with_dask() -> str:
-    """Return the path of the Python that runs this program. Raises TwinsError if Dask is not installed in it."""
+    """Return the path of the Python that runs this program. Raises TwinsError if Dask is not
+    installed in it.
+    """
     # The option -E, which ./twins gives to this Python, leaves PYTHONPATH out.
     paths = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), *sys.path]
     if importlib.machinery.PathFinder.find_spec("distributed", paths) is None:
         raise TwinsError(
-            f"--dask needs Dask in the Python that runs ./twins, at the cluster's version: {sys.executable} -m pip "
+            f"--dask needs Dask in the Python that runs ./twins, at the cluster's version: "
+            f"{sys.executable} -m pip "
             "install distributed==VERSION, or activate an environment that has it",
             2,
         )
@@ -264,7 +315,9 @@ def _python_with_dask() -> str:
 
 
 def _twin_options(ready: dict[str, Twin]) -> list[str]:
-    """Return the arguments `--twin NAME=PATH` for ftbench or ftsafety.repro, two strings for each twin in `ready`."""
+    """Return the arguments `--twin NAME=PATH` for ftbench or ftsafety.repro, two strings for each
+    twin in `ready`.
+    """
     return [part for name, twin in ready.items() for part in ("--twin", f"{name}={twin.python}")]
 
 
@@ -272,7 +325,11 @@ def _audit(_, rest) -> int:
     name = rest.pop(0) if rest[:1] and rest[0] in TWINS else "ft"  # most races show without the GIL
     _check("audit", rest)
     twin = build.twins([name])[name]
-    os.execve(str(twin.python), [str(twin.python), "-P", "-m", "ftsafety.audit", *rest], twin.environment())
+    os.execve(
+        str(twin.python),
+        [str(twin.python), "-P", "-m", "ftsafety.audit", *rest],
+        twin.environment(),
+    )
 
 
 def _test(_, rest) -> int:
@@ -292,7 +349,9 @@ def _clean(options, _) -> int:
     if not directory.exists():
         print(f"nothing to delete: {directory} does not exist")
         return 0
-    du = subprocess.run(["du", "-sh", str(directory)], stdout=subprocess.PIPE, text=True, check=False)
+    du = subprocess.run(
+        ["du", "-sh", str(directory)], stdout=subprocess.PIPE, text=True, check=False
+    )
     size = du.stdout.split("\t")[0]
     if not options.yes and not _confirms_deletion(directory, size):
         return 1
@@ -308,7 +367,9 @@ def _clean(options, _) -> int:
 
 def _confirms_deletion(directory: Path, size: str) -> bool:
     if not machine.can_ask():
-        raise TwinsError(f"clean deletes {directory} ({size}); without a terminal to ask at, it needs --yes", 2)
+        raise TwinsError(
+            f"clean deletes {directory} ({size}); without a terminal to ask at, it needs --yes", 2
+        )
     return input(f"Delete {directory} ({size})? [y/N] ").strip().lower() in ("y", "yes")
 
 

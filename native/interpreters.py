@@ -31,7 +31,9 @@ print(json.dumps({
 
 @functools.cache
 def _facts(executable: str) -> dict:
-    """Run an interpreter; return its version and build. Raises OSError, SubprocessError or ValueError if that fails."""
+    """Run an interpreter; return its version and build. Raises OSError, SubprocessError or
+    ValueError if that fails.
+    """
     # -I -S: environment variables and site-packages must not change the answer.
     answer = subprocess.run(
         [executable, "-I", "-S", "-c", _ASK], capture_output=True, text=True, timeout=30, check=True
@@ -43,7 +45,9 @@ def _facts(executable: str) -> dict:
 
 
 def brought_series() -> str | None:
-    """Return the series of the interpreter in FT_PYTHON, or else in GIL_PYTHON; None if neither of them runs."""
+    """Return the series of the interpreter in FT_PYTHON, or else in GIL_PYTHON; None if neither of
+    them runs.
+    """
     for variable in VARIABLE.values():
         executable = shutil.which(os.environ.get(variable) or "")
         if executable:
@@ -55,10 +59,12 @@ def brought_series() -> str | None:
 
 
 def brought(twin: str, series: str) -> dict | None:
-    """Return facts about the interpreter that FT_PYTHON or GIL_PYTHON names for `twin`; None if the variable is unset.
+    """Return facts about the interpreter that FT_PYTHON or GIL_PYTHON names for `twin`; None if the
+    variable is unset.
 
-    The keys are `executable`, `version`, `pgo` (True if optimised) and `identity` (a short hash of path and build).
-    Raises TwinsError if the program does not run, is no CPython of `series`, or is not the build that `twin` needs.
+    The keys are `executable`, `version`, `pgo` (True if optimised) and `identity` (a short hash of
+    path and build). Raises TwinsError if the program does not run, is no CPython of `series`, or is
+    not the build that `twin` needs.
     """
     variable = VARIABLE[twin]
     named = os.environ.get(variable)
@@ -73,12 +79,21 @@ def brought(twin: str, series: str) -> dict | None:
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         detail = (getattr(error, "stderr", None) or str(error)).strip() or "no output"
         last = detail.splitlines()[-1]
-        raise TwinsError(f"{variable}={named} does not run as a Python ({last}); {required}", 2) from error
+        raise TwinsError(
+            f"{variable}={named} does not run as a Python ({last}); {required}", 2
+        ) from error
     if complaint := _complaint(facts, twin, series, required):
         raise TwinsError(f"{variable}={named} {complaint}", 2)
     real = os.path.realpath(executable)
-    identity = hashlib.sha256(f"{real} {facts['build']} {os.stat(real).st_mtime_ns}".encode()).hexdigest()[:12]
-    return {"executable": executable, "version": facts["version"], "pgo": facts["pgo"], "identity": identity}
+    identity = hashlib.sha256(
+        f"{real} {facts['build']} {os.stat(real).st_mtime_ns}".encode()
+    ).hexdigest()[:12]
+    return {
+        "executable": executable,
+        "version": facts["version"],
+        "pgo": facts["pgo"],
+        "identity": identity,
+    }
 
 
 def _complaint(facts: dict, twin: str, series: str, required: str) -> str:

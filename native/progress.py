@@ -1,7 +1,7 @@
 """Display of a build's progress: the running steps, how long each has run, and where its log is.
 
-On a terminal, the running steps are redrawn every second. Elsewhere, a line is printed when a step starts, when it
-ends, and every half minute while it runs.
+On a terminal, the running steps are redrawn every second. Elsewhere, a line is printed when a step
+starts, when it ends, and every half minute while it runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def clock(seconds: float) -> str:
 
 
 class Progress:
-    """Runner of a build's steps as processes, and display of their progress. Several threads may call `run` at once.
+    """Runner of a build's steps as processes, and display of their progress. Several threads may
+    call `run` at once.
 
     One lock guards all state: the running steps, their processes, and whether `stop` was called.
     """
@@ -59,10 +60,14 @@ class Progress:
         with self._lock:
             self._erase()
 
-    def run(self, step: str, command: Sequence, lock_descriptor: int, env: dict | None = None) -> None:
-        """Run `command` to its end, as the build step called `step`; write its output to that step's log file.
+    def run(
+        self, step: str, command: Sequence, lock_descriptor: int, env: dict | None = None
+    ) -> None:
+        """Run `command` to its end, as the build step called `step`; write its output to that
+        step's log file.
 
-        Raises TwinsError if the command fails (the message has the log's last lines), or if `stop` was called.
+        Raises TwinsError if the command fails (the message has the log's last lines), or if `stop`
+        was called.
         """
         log = self._log(step)
         with self._lock:
@@ -74,17 +79,24 @@ class Progress:
             stopped = self._stopping
             if not stopped:
                 outcome = "done" if code == 0 else "FAILED"
-                self._print(f"[{number}/{self._total}] {step}: {outcome} in {clock(time.monotonic() - begin)}")
+                self._print(
+                    f"[{number}/{self._total}] {step}: {outcome} in "
+                    f"{clock(time.monotonic() - begin)}"
+                )
             self._draw()
         if stopped:
             raise TwinsError("stopped")
         if code:
             with open(log, errors="replace") as lines:
                 tail = "".join(deque(lines, maxlen=15)).rstrip()
-            raise TwinsError(f"{step} failed (exit status {code}); the end of its log {log}:\n{tail}")
+            raise TwinsError(
+                f"{step} failed (exit status {code}); the end of its log {log}:\n{tail}"
+            )
 
     def stop(self) -> None:
-        """Kill the processes of all running steps, with their child processes. No step can start afterwards."""
+        """Kill the processes of all running steps, with their child processes. No step can start
+        afterwards.
+        """
         with self._lock:
             self._stopping = True
             processes = list(self._processes.values())
@@ -120,12 +132,15 @@ class Progress:
     def _start(
         self, step: str, command: Sequence, lock_descriptor: int, env: dict | None
     ) -> tuple[int, subprocess.Popen]:
-        """Start a step; return its number and its process. Raises TwinsError if `stop` was called."""
+        """Start a step; return its number and its process. Raises TwinsError if `stop` was
+        called.
+        """
         if self._stopping:
             raise TwinsError("stopped")
         self._started += 1
         log = self._log(step)
-        # In a session of its own, so that Ctrl-C reaches only this program, which then ends the whole session.
+        # In a session of its own, so that Ctrl-C reaches only this program, which then ends the
+        # whole session.
         with open(log, "wb") as output:
             process = subprocess.Popen(
                 [str(part) for part in command],
@@ -160,6 +175,8 @@ class Progress:
         width = shutil.get_terminal_size().columns - 1
         now = time.monotonic()
         for step, begin in self._running.items():
-            self._stream.write(f"  {clock(now - begin):>6}  {step}  (log: {self._log(step)})"[:width] + "\n")
+            self._stream.write(
+                f"  {clock(now - begin):>6}  {step}  (log: {self._log(step)})"[:width] + "\n"
+            )
             self._drawn += 1
         self._stream.flush()

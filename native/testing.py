@@ -1,4 +1,6 @@
-"""`./twins test`: runs pre-commit and pytest commands, four at a time. Prints a command's output once it has ended."""
+"""`./twins test`: runs pre-commit and pytest commands, four at a time. Prints a command's output
+once it has ended.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +22,27 @@ from .progress import clock
 # More than the processors of a small machine, since many tests wait for processes or containers.
 AT_A_TIME = 4
 NOTHING_SELECTED = 5  # pytest's exit status
-REPORTS_WITHIN = 150.0  # seconds from an interruption to the end of the runs: longer than a teardown waits for anything
+# seconds from an interruption to the end of the runs: longer than a teardown waits for anything
+REPORTS_WITHIN = 150.0
 
 OF_THE_LOADER = ["unit/loader", "conformance", "stress"]
 OF_THE_BENCHMARK = ["unit/bench"]
 PROGRAMS = ["unit/safety", "unit/runtime", "examples", "libraries"]
-# Run by pytest-run-parallel without the GIL: tests that start many workers and change no process-wide state.
-AT_ONCE = ["conformance/test_workers.py", "conformance/test_failures.py", "conformance/test_ownership.py"]
+# Run by pytest-run-parallel without the GIL: tests that start many workers and change no
+# process-wide state.
+AT_ONCE = [
+    "conformance/test_workers.py",
+    "conformance/test_failures.py",
+    "conformance/test_ownership.py",
+]
 FOUR_THREADS = ("--parallel-threads=4", "--iterations=1")
 
 
 @dataclass
 class TestRun:
-    """One command of `./twins test`: its title, its environment variables and, once started, its process."""
+    """One command of `./twins test`: its title, its environment variables and, once started, its
+    process.
+    """
 
     title: str
     command: list[str]
@@ -42,7 +52,9 @@ class TestRun:
     output: IO[str] = field(default_factory=lambda: tempfile.TemporaryFile("w+", errors="replace"))
 
     def start(self) -> int:
-        """Start the command in a new session, so that Ctrl-C reaches only ./twins; return the process id."""
+        """Start the command in a new session, so that Ctrl-C reaches only ./twins; return the
+        process id.
+        """
         print(f"== {self.title}: started", flush=True)
         self.started = time.monotonic()
         self.process = subprocess.Popen(
@@ -57,9 +69,11 @@ class TestRun:
         return self.process.pid
 
     def finish(self, selection: bool, within: float | None = None) -> bool:
-        """Wait for the command's end; print its output; return True if it passed. `selection`: see `run`.
+        """Wait for the command's end; print its output; return True if it passed. `selection`: see
+        `run`.
 
-        After an interruption: if it has not ended `within` these seconds, abort it, so that pytest says where it hangs.
+        After an interruption: if it has not ended `within` these seconds, abort it, so that pytest
+        says where it hangs.
         """
         assert self.process
         try:
@@ -79,7 +93,8 @@ class TestRun:
     def _abort(self) -> int:
         """Kill the command, after pytest has said where it hangs; return its exit status."""
         assert self.process
-        self.process.send_signal(signal.SIGABRT)  # pytest's faulthandler prints the tracebacks of all threads
+        # pytest's faulthandler prints the tracebacks of all threads
+        self.process.send_signal(signal.SIGABRT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(5)
         with contextlib.suppress(ProcessLookupError):  # nothing is left of it
@@ -88,7 +103,9 @@ class TestRun:
 
 
 def chosen(twins: list[Twin], arguments: list[str]) -> list[TestRun]:
-    """Return a run of pytest for each twin if any of pytest's `arguments` names a file or folder in tests/, else []."""
+    """Return a run of pytest for each twin if any of pytest's `arguments` names a file or folder in
+    tests/, else [].
+    """
     paths = [(CHECKOUT / argument.partition("::")[0]).resolve() for argument in arguments]
     if not any(CHECKOUT / "tests" in path.parents and path.exists() for path in paths):
         return []
@@ -96,38 +113,59 @@ def chosen(twins: list[Twin], arguments: list[str]) -> list[TestRun]:
 
 
 def _pytest(
-    title: str, twin: Twin, folders: list[str], arguments: list[str], variables: dict[str, str] | None = None
+    title: str,
+    twin: Twin,
+    folders: list[str],
+    arguments: list[str],
+    variables: dict[str, str] | None = None,
 ) -> TestRun:
-    """Describe, for `run`, a run of pytest by the Python of `twin`. `folders`: folders and files of tests/."""
+    """Describe, for `run`, a run of pytest by the Python of `twin`. `folders`: folders and files of
+    tests/.
+    """
     paths = [str(CHECKOUT / "tests" / folder) for folder in folders]
     command = [str(twin.python), "-m", "pytest", *paths, *arguments]
     return TestRun(title, command, {**twin.environment(), **(variables or {})})
 
 
 def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
-    """Describe, for `run`, the runs of `./twins test`, the longest first; pre-commit only without `arguments`."""
+    """Describe, for `run`, the runs of `./twins test`, the longest first; pre-commit only without
+    `arguments`.
+    """
     first = next(iter(ready.values()))
     runs = [] if arguments else _hooks(ready.get("gil", first))
-    # Tests that are not about an interpreter (the images, ./twins itself, the report's page) run once.
+    # Tests that are not about an interpreter (the images, ./twins itself, the report's page) run
+    # once.
     runs.append(_pytest("the images", first, ["images"], arguments))
     runs.append(_pytest(f"{first.name}, the benchmark", first, OF_THE_BENCHMARK, arguments))
-    runs.append(_pytest("./twins, the report's page and clusters", first, ["native", "browser", "cluster"], arguments))
+    runs.append(
+        _pytest(
+            "./twins, the report's page and clusters",
+            first,
+            ["native", "browser", "cluster"],
+            arguments,
+        )
+    )
     for name, twin in ready.items():
         runs.append(_pytest(f"{name}, the loader: {twin.label}", twin, OF_THE_LOADER, arguments))
     runs.append(_pytest(f"{first.name}, the audit and programs", first, PROGRAMS, arguments))
-    # Tests that another run makes in full: only the quick ones. With arguments, all tests that these select.
+    # Tests that another run makes in full: only the quick ones. With arguments, all tests that
+    # these select.
     repeated = arguments or ["--quick"]
     for name, twin in ready.items():
         if twin is not first:
             tools = [*OF_THE_BENCHMARK, *PROGRAMS]
-            runs.append(_pytest(f"{name}, the benchmark, the audit and programs", twin, tools, repeated))
+            runs.append(
+                _pytest(f"{name}, the benchmark, the audit and programs", twin, tools, repeated)
+            )
     if "ft" in ready:
         runs += _ft_runs(ready["ft"], arguments, repeated)
     return runs
 
 
 def _ft_runs(ft: Twin, arguments: list[str], repeated: list[str]) -> list[TestRun]:
-    """Describe the runs that only the free-threaded twin can make. *repeated*: arguments for tests run elsewhere."""
+    """Describe the runs that only the free-threaded twin can make. *repeated*: arguments for tests
+    run elsewhere.
+    """
     forced = {"PYTHON_GIL": "1"}
     return [
         _pytest("ft with the GIL forced on", ft, ["unit/loader", "conformance"], repeated, forced),
@@ -145,11 +183,15 @@ def _hooks(twin: Twin) -> list[TestRun]:
     return [TestRun("format, lint and types", checks.command(twin), checks.variables())]
 
 
-# Folders and pytest's options. More runs than the processors of a small machine, as many tests wait; the longest first.
+# Folders and pytest's options. More runs than the processors of a small machine, as many tests
+# wait; the longest first.
 _APART = ("cache", "decode", "diagnosis", "state")
 QUICK = {
     "quick: the benchmark": (OF_THE_BENCHMARK, []),
-    "quick: the loader": (["unit/loader"], [f"--ignore={CHECKOUT}/tests/unit/loader/{name}" for name in _APART]),
+    "quick: the loader": (
+        ["unit/loader"],
+        [f"--ignore={CHECKOUT}/tests/unit/loader/{name}" for name in _APART],
+    ),
     f"quick: the loader's {', '.join(_APART)}": ([f"unit/loader/{name}" for name in _APART], []),
     "quick: the audit, repro, ./twins": (["unit/safety", "unit/runtime", "native"], []),
     "quick: as torch's": (["conformance"], []),
@@ -157,15 +199,20 @@ QUICK = {
 
 
 def quick_runs(twin: Twin, arguments: list[str]) -> list[TestRun]:
-    """Return the runs of `./twins test --quick`, without tests that start containers, browsers or programs."""
+    """Return the runs of `./twins test --quick`, without tests that start containers, browsers or
+    programs.
+    """
     return [
-        _pytest(title, twin, folders, ["--quick", *arguments, *options]) for title, (folders, options) in QUICK.items()
+        _pytest(title, twin, folders, ["--quick", *arguments, *options])
+        for title, (folders, options) in QUICK.items()
     ]
 
 
 @contextlib.contextmanager
 def _interruption_afterwards():
-    """Context manager: if SIGINT (Ctrl-C) or SIGTERM comes during the block, call its handler after the block."""
+    """Context manager: if SIGINT (Ctrl-C) or SIGTERM comes during the block, call its handler after
+    the block.
+    """
     came: list[signal.Signals] = []
     handlers = {}
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -187,16 +234,19 @@ def _interruption_afterwards():
 def run(runs: list[TestRun], selection: bool) -> int:
     """Run the commands `runs`, several at a time; return the exit status: 0 if all passed, else 1.
 
-    SIGTERM raises KeyboardInterrupt, as Ctrl-C does, once the output of the commands that run then is printed.
+    SIGTERM raises KeyboardInterrupt, as Ctrl-C does, once the output of the commands that run then
+    is printed.
 
-    `selection` is true if the user gave arguments for pytest. A run then also passes if pytest finds no test for it.
+    `selection` is true if the user gave arguments for pytest. A run then also passes if pytest
+    finds no test for it.
     """
     waiting, running, failed = deque(runs), dict[int, TestRun](), list[str]()
     try:
         while waiting or running:
             if waiting and len(running) < AT_A_TIME:
                 test_run = waiting.popleft()
-                with _interruption_afterwards():  # else a run that has started could go on unnoticed
+                with _interruption_afterwards():
+                    # else a run that has started could go on unnoticed
                     running[test_run.start()] = test_run
                 continue
             test_run = running.pop(_wait_for_any())
@@ -225,7 +275,9 @@ def _wait_for_any() -> int:
 
 
 def _interrupt(running: dict[int, TestRun], selection: bool) -> None:
-    """Interrupt the runs, {process id: run}. pytest ends its test, cleans up after it and reports."""
+    """Interrupt the runs, {process id: run}. pytest ends its test, cleans up after it and
+    reports.
+    """
     for pid in running:
         os.kill(pid, signal.SIGINT)
     end = time.monotonic() + REPORTS_WITHIN

@@ -18,9 +18,11 @@ import pytest
 from tests.forked_python import ForkedPython
 from tests.worker_threads import until_collected, worker_threads
 
-# Property tests: few cases and always the same ones, or (--hypothesis-profile thorough) many and new ones.
-# No deadlines: the machine may be slow.
-hypothesis.settings.register_profile("default", deadline=None, derandomize=True, database=None, max_examples=40)
+# Property tests: few cases and always the same ones, or (--hypothesis-profile thorough) many and
+# new ones. No deadlines: the machine may be slow.
+hypothesis.settings.register_profile(
+    "default", deadline=None, derandomize=True, database=None, max_examples=40
+)
 hypothesis.settings.register_profile(
     "thorough",
     deadline=None,
@@ -29,17 +31,27 @@ hypothesis.settings.register_profile(
     print_blob=True,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
-hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("default"), max_examples=8)
+hypothesis.settings.register_profile(
+    "quick", hypothesis.settings.get_profile("default"), max_examples=8
+)
 hypothesis.settings.load_profile("default")
 
 
 def pytest_addoption(parser):
     group = parser.getgroup("ft-env")
     group.addoption("--long", action="store_true", help="run the tests that are marked long, too")
-    group.addoption("--quick", action="store_true", help="leave out tests that are marked slow or long")
-    group.addoption("--minutes", type=float, help="tests/stress: minutes for all scenarios together (a soak)")
+    group.addoption(
+        "--quick", action="store_true", help="leave out tests that are marked slow or long"
+    )
+    group.addoption(
+        "--minutes", type=float, help="tests/stress: minutes for all scenarios together (a soak)"
+    )
     group.addoption("--seed", type=int, default=0, help="tests/stress: seed of the random choices")
-    group.addoption("--stress-report", metavar="FILE", help="tests/stress: write what each scenario did, as JSON")
+    group.addoption(
+        "--stress-report",
+        metavar="FILE",
+        help="tests/stress: write what each scenario did, as JSON",
+    )
 
 
 CASES = 4
@@ -59,13 +71,18 @@ def pytest_configure(config):
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def watched(item):
-    """End the run if a phase of a test goes on after the test's limit, whose exception is raised once, in the test.
+    """End the run if a phase of a test goes on after the test's limit, whose exception is raised
+    once, in the test.
 
     It cannot reach a call into C, nor what is done after a failure.
     """
     marker = item.get_closest_marker("timeout")
     given = item.config.getoption("timeout")
-    limit = marker.args[0] if marker else float(item.config.getini("timeout") if given is None else given)
+    limit = (
+        marker.args[0]
+        if marker
+        else float(item.config.getini("timeout") if given is None else given)
+    )
     if not limit:
         return (yield)
     faulthandler.dump_traceback_later(limit + GRACE, exit=True, file=item.config.stash[STDERR])
@@ -82,11 +99,13 @@ pytest_runtest_setup = pytest_runtest_call = pytest_runtest_teardown = watched
 def pytest_unconfigure():
     # The interpreter waits for threads and processes without a limit when it exits.
     faulthandler.dump_traceback_later(GRACE, exit=True)
-    faulthandler.enable()  # for ./twins test, which aborts a run that does not end; pytest has disabled it
+    # for ./twins test, which aborts a run that does not end; pytest has disabled it
+    faulthandler.enable()
 
 
 def quick_items(items):
-    """Return the tests that --quick runs: none that is marked slow or long, and of each some cases, always the same.
+    """Return the tests that --quick runs: none that is marked slow or long, and of each some cases,
+    always the same.
 
     The mark ``slow(cases=N)`` says how many cases of a test are quick enough all together.
     """
@@ -110,19 +129,22 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         marker = item.get_closest_marker("long")
         if marker and not config.getoption("--long"):
-            item.add_marker(pytest.mark.skip(reason=f"long ({marker.kwargs['reason']}): run with --long"))
+            item.add_marker(
+                pytest.mark.skip(reason=f"long ({marker.kwargs['reason']}): run with --long")
+            )
 
 
-# A background job of a non-interactive shell, and some CI runners, start with SIGINT ignored, and all
-# their children inherit that. The programs under test are to be interrupted as at a terminal.
+# A background job of a non-interactive shell, and some CI runners, start with SIGINT ignored, and
+# all their children inherit that. The programs under test are to be interrupted as at a terminal.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-# The same for SIGHUP, which nohup ignores: with a handler, the tests still outlive their terminal, and
-# the programs that they start have the default again.
+# The same for SIGHUP, which nohup ignores: with a handler, the tests still outlive their terminal,
+# and the programs that they start have the default again.
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
-# Variables that the runner of the tests sets for its own twin, and those that would choose other twins.
+# Variables that the runner of the tests sets for its own twin, and those that would choose other
+# twins.
 _OWN = (
     *("PYTHONPATH", "VIRTUAL_ENV", "PYTHON_GIL", "MIMALLOC_PURGE_DELAY"),
     *("FT_PYTHON", "GIL_PYTHON", "PYTHON_SERIES", "PYTHON_SUITE"),
@@ -131,9 +153,12 @@ _OWN = (
 
 @pytest.fixture(scope="session", autouse=True)
 def temporary_files(request):
-    """Let nothing that tests leave in the folder for temporary files, or processes that they kill, outlive the run."""
+    """Let nothing that tests leave in the folder for temporary files, or processes that they kill,
+    outlive the run.
+    """
     if any("tmp_path_factory" in item.fixturenames for item in request.session.items):
-        # Next to this folder, not in it: pytest keeps the folders of three runs, for those who look into a failure.
+        # Next to this folder, not in it: pytest keeps the folders of three runs, for those who look
+        # into a failure.
         request.getfixturevalue("tmp_path_factory").getbasetemp()
     folder = tempfile.mkdtemp(prefix="ft-env-tests-")
     # Removed at the exit, after multiprocessing has removed its own folder in it (priority -100).
@@ -147,10 +172,14 @@ def temporary_files(request):
 
 @pytest.fixture(scope="session")
 def shell_environment():
-    """Return the variables of a user's shell, without those of the environment that runs the tests."""
+    """Return the variables of a user's shell, without those of the environment that runs the
+    tests.
+    """
     variables = {name: value for name, value in os.environ.items() if name not in _OWN}
     own = str(Path(sys.prefix) / "bin")
-    variables["PATH"] = os.pathsep.join(part for part in variables["PATH"].split(os.pathsep) if part != own)
+    variables["PATH"] = os.pathsep.join(
+        part for part in variables["PATH"].split(os.pathsep) if part != own
+    )
     return variables
 
 
@@ -170,7 +199,9 @@ def _python_with_torch():
 
 @pytest.fixture
 def run_program(_imported_python, tmp_path):
-    """Return ``run_program(source) -> (exit status, stdout, stderr)``, for programs whose start is not tested."""
+    """Return ``run_program(source) -> (exit status, stdout, stderr)``, for programs whose start is
+    not tested.
+    """
     return lambda source: _imported_python.run(source, tmp_path)
 
 
@@ -189,10 +220,14 @@ def no_worker_thread_left():
 
 @pytest.fixture(scope="module")
 def restless_tuner():
-    """Let ``num_workers="auto"`` judge after every batch, as if all that it measures had changed."""
+    """Let ``num_workers="auto"`` judge after every batch, as if all that it measures had
+    changed.
+    """
     from ftloader.iterators import tuner
 
-    restless = dict.fromkeys(("_WINDOW", "_LONG_WINDOW", "_SETTLES", "_PATIENCE", "_MOST_PATIENCE", "_BUSY"), 0.0)
+    restless = dict.fromkeys(
+        ("_WINDOW", "_LONG_WINDOW", "_SETTLES", "_PATIENCE", "_MOST_PATIENCE", "_BUSY"), 0.0
+    )
     restless |= {"_WAITS": -1.0, "_CPUS_FULL": math.inf}
     real = {name: vars(tuner)[name] for name in restless}
     vars(tuner).update(restless)

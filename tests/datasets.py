@@ -1,4 +1,6 @@
-"""Datasets, samplers and generators that tests of several folders share. All of them can be pickled."""
+"""Datasets, samplers and generators that tests of several folders share. All of them can be
+pickled.
+"""
 
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -42,7 +44,11 @@ class Failing(Rows):
     """Rows that raise *error*, or what *error* makes of the index, for the indices *at*."""
 
     def __init__(
-        self, error: Any, size: int = 20, at: Container[int] = (7,), make: Callable[[Any], Any] | None = None
+        self,
+        error: Any,
+        size: int = 20,
+        at: Container[int] = (7,),
+        make: Callable[[Any], Any] | None = None,
     ) -> None:
         super().__init__(size, make)
         self.error, self.at = error, at
@@ -109,7 +115,9 @@ class Shares(IterableDataset):
 
 
 class FailingStream(IterableDataset):
-    """The numbers below *size* in every worker; raises *error* in place of those in *at*, and goes on after it."""
+    """The numbers below *size* in every worker; raises *error* in place of those in *at*, and goes
+    on after it.
+    """
 
     def __init__(self, error: type[Exception], size: int = 20, at: Container[int] = (7,)) -> None:
         self.error, self.size, self.at = error, size, at

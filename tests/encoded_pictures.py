@@ -6,10 +6,14 @@ import numpy as np
 from PIL import Image
 
 
-def picture(width: int = 40, height: int = 30, mode: str = "RGB", seed: int = 0, sharp: bool = True) -> Image.Image:
+def picture(
+    width: int = 40, height: int = 30, mode: str = "RGB", seed: int = 0, sharp: bool = True
+) -> Image.Image:
     """Return a picture with smooth parts and, if *sharp*, with noise in a quarter."""
     noise = np.random.default_rng(seed)
-    smooth = Image.fromarray(noise.integers(0, 256, (8, 8, 3), dtype=np.uint8)).resize((width, height), Image.BICUBIC)
+    smooth = Image.fromarray(noise.integers(0, 256, (8, 8, 3), dtype=np.uint8)).resize(
+        (width, height), Image.BICUBIC
+    )
     pixels = np.asarray(smooth).copy()
     if sharp:
         pixels[: height // 2, : width // 2] = noise.integers(0, 256, (height // 2, width // 2, 3))

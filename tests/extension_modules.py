@@ -14,14 +14,17 @@ def compiler():
 
 
 def compiled(source, library, *flags):
-    """Compile *source* into the file *library* and return it; skip the test where this cannot be done."""
+    """Compile *source* into the file *library* and return it; skip the test where this cannot be
+    done.
+    """
     if compiler() is None:
         pytest.skip("no C compiler to build an extension module with")
     file = library.with_suffix(".c")
     file.write_text(source)
     include = f"-I{sysconfig.get_path('include')}"
     built = subprocess.run(
-        [compiler(), "-shared", "-fPIC", "-O1", include, *flags, file, "-o", library], capture_output=True
+        [compiler(), "-shared", "-fPIC", "-O1", include, *flags, file, "-o", library],
+        capture_output=True,
     )
     if b"Python.h" in built.stderr:
         pytest.skip("this Python has no headers")

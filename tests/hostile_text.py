@@ -1,7 +1,10 @@
-"""Text that wants to be more than text. Everything that shows text from elsewhere is tried with it."""
+"""Text that wants to be more than text. Everything that shows text from elsewhere is tried
+with it.
+"""
 
 HOSTILE_TEXTS = (
-    # A terminal: writes the clipboard, sets the title, clears the screen, repaints, rings; the same in C1 controls.
+    # A terminal: writes the clipboard, sets the title, clears the screen, repaints, rings; the same
+    # in C1 controls.
     "\x1b]52;c;cm0gLXJmIH4=\x07",
     "\x1b]0;title\x1b\\",
     "\x1b[2J\x1b[H\x1b[31m**Not reproduced**\r\x08\x08",
@@ -20,5 +23,6 @@ HOSTILE_TEXTS = (
     "]]> url(#x) var(--text) #1c1e21 #ffffff &#x3c;",
     # Markdown, and what GitHub makes of it.
     "| `z` **bold** _x_ ~~y~~ [link](https://example.com) ![image](x) <https://example.com> \\",
-    "@octocat (@octocat) #1 octocat/hello#2 GH-3 https://github.com/octocat/hello/issues/4 www.example.com",
+    "@octocat (@octocat) #1 octocat/hello#2 GH-3 https://github.com/octocat/hello/issues/4 "
+    "www.example.com",
 )

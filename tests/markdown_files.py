@@ -23,7 +23,9 @@ PATTERNS = (
 """What is written for readers. docs/results is not: its files are kept as the runs wrote them."""
 
 # A fence closes with as many backticks as it was opened with, at least.
-_BLOCK = re.compile(r"^ *(?P<fence>`{3,})(?P<language>[\w-]*)[^\n`]*\n(?P<code>.*?)^ *(?P=fence)`* *$", re.M | re.S)
+_BLOCK = re.compile(
+    r"^ *(?P<fence>`{3,})(?P<language>[\w-]*)[^\n`]*\n(?P<code>.*?)^ *(?P=fence)`* *$", re.M | re.S
+)
 
 
 def markdown_files() -> list[Path]:
@@ -33,7 +35,11 @@ def markdown_files() -> list[Path]:
 
 def code_blocks(text: str, language: str) -> list[str]:
     """The code of the fenced blocks in this language; "" stands for blocks that name none."""
-    return [textwrap.dedent(match["code"]) for match in _BLOCK.finditer(text) if match["language"] == language]
+    return [
+        textwrap.dedent(match["code"])
+        for match in _BLOCK.finditer(text)
+        if match["language"] == language
+    ]
 
 
 def shell_commands(report: str) -> list[str]:

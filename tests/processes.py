@@ -10,7 +10,9 @@ PATIENCE = 1500.0
 
 
 def ended(process: psutil.Process | int) -> bool:
-    """True if a process, or the one with this id, is no more. A zombie is none: some containers reap no orphans."""
+    """True if a process, or the one with this id, is no more. A zombie is none: some containers
+    reap no orphans.
+    """
     try:
         found = process if isinstance(process, psutil.Process) else psutil.Process(process)
         return not found.is_running() or found.status() == psutil.STATUS_ZOMBIE
@@ -19,7 +21,9 @@ def ended(process: psutil.Process | int) -> bool:
 
 
 def wait_until(condition: Callable[[], object], seconds: float = PATIENCE) -> bool:
-    """Return True once `condition()` is true, False after *seconds*. For what nothing else can be waited on."""
+    """Return True once `condition()` is true, False after *seconds*. For what nothing else can be
+    waited on.
+    """
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() >= end:

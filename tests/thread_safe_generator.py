@@ -1,4 +1,6 @@
-"""``torch.random.thread_safe_generator``, which torch has since 2.11: what it does in a worker, for an older torch."""
+"""``torch.random.thread_safe_generator``, which torch has since 2.11: what it does in a worker, for
+an older torch.
+"""
 
 import pytest
 import torch
@@ -15,4 +17,6 @@ def thread_safe_generator():
 def torch_has_thread_safe_generator(monkeypatch):
     """Puts the function into a torch that lacks it."""
     if not hasattr(torch.random, "thread_safe_generator"):
-        monkeypatch.setattr(torch.random, "thread_safe_generator", thread_safe_generator, raising=False)
+        monkeypatch.setattr(
+            torch.random, "thread_safe_generator", thread_safe_generator, raising=False
+        )

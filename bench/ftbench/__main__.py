@@ -4,7 +4,9 @@ import sys
 
 
 def main() -> int:
-    """Run the command of ``sys.argv``; return its exit status, or 130 after Ctrl-C before the start of the run."""
+    """Run the command of ``sys.argv``; return its exit status, or 130 after Ctrl-C before the start
+    of the run.
+    """
     try:
         from ftbench import cli
 

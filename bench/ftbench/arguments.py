@@ -1,7 +1,8 @@
-"""The command lines of ``python -m ftbench``: their parsers, and the checks that need no measurement.
+"""The command lines of ``python -m ftbench``: their parsers, and the checks that need no
+measurement.
 
-This module needs only the standard library and Python 3.9: `./twins bench` checks its command line with this module
-before it builds anything, so that a typo does not cost ten minutes.
+This module needs only the standard library and Python 3.9: `./twins bench` checks its command line
+with this module before it builds anything, so that a typo does not cost ten minutes.
 """
 
 from __future__ import annotations
@@ -70,27 +71,44 @@ HELP = {
     "--quick": "the waterfalls alone, with smaller batches: within five minutes of measuring",
     "--out": "where results go: DIR/<time>/, and DIR/latest (default: %(default)s)",
     "--data": "use the images below DIR instead of generated ones, wherever images are read",
-    "--dataset": "your own map-style dataset instead of the scenarios: an object, or a function or class that "
+    "--dataset": "your own map-style dataset instead of the scenarios: an object, or a function or "
+    "class that "
     "gives one",
     "--collate-fn": "its collate_fn, in the same file (default: torch's)",
-    "--requirements": "packages that the dataset needs and the twins lack, as for pip; they are installed for this run "
+    "--requirements": "packages that the dataset needs and the twins lack, as for pip; they are "
+    "installed for this run "
     "alone (default: the dependencies in its file's inline metadata, PEP 723)",
     "--rounds": "exactly N rounds, whatever they take (default: as many as fit)",
-    "--budget": "time for the whole run (default: the scenarios' own, 1200 without names, --quick 300)",
-    "--precision": "end early once every step's throughput is known to so much, up and down (default: 5%%)",
-    "--workers": "numbers of workers; with --ranks, of each rank (default: 1, 2, 4, ... CPUs, which ranks share out)",
-    "--ranks": "processes that load together, as on a node with N GPUs: each trial is a torchrun job of N ranks, each "
+    "--budget": (
+        "time for the whole run (default: the scenarios' own, 1200 without names, --quick 300)"
+    ),
+    "--precision": (
+        "end early once every step's throughput is known to so much, up and down (default: 5%%)"
+    ),
+    "--workers": (
+        "numbers of workers; with --ranks, of each rank (default: 1, 2, 4, ... CPUs, which "
+        "ranks share out)"
+    ),
+    "--ranks": "processes that load together, as on a node with N GPUs: each trial is a torchrun "
+    "job of N ranks, each "
     "with its own loader and its share of the batches (default: 1, without torchrun)",
     "--batch-size": "samples a batch (default: the scenario's)",
-    "--configs": "configurations: GIL build, free-threaded build with its GIL on, free-threaded build",
-    "--stress": "afterwards, run the thread-safety suite (tests/stress) in every configuration, for about a minute "
+    "--configs": (
+        "configurations: GIL build, free-threaded build with its GIL on, free-threaded build"
+    ),
+    "--stress": "afterwards, run the thread-safety suite (tests/stress) in every configuration, "
+    "for about a minute "
     "each and beyond --budget (default: with all, and if no SCENARIO is named, without --quick)",
     "--stress-minutes": "minutes for the thread-safety suite in each configuration: a soak",
     "--list": "list the scenarios, what they answer and how long they take, and end",
     "--tables": "also print the tables of all candidates and comparisons, which the page has",
-    "--again": "a set of N runs at different hours, the first at once; from three on, each says what hours do to its "
+    "--again": "a set of N runs at different hours, the first at once; from three on, each says "
+    "what hours do to its "
     "answer",
-    "--every": "with --again: time from the start of a run to that of the next, such as 30m, 1h or 2d (default: 1h)",
+    "--every": (
+        "with --again: time from the start of a run to that of the next, such as 30m, 1h "
+        "or 2d (default: 1h)"
+    ),
     "--twin": "an interpreter to measure; once for each twin",
 }
 
@@ -99,7 +117,9 @@ OPTIONS = (*(name for name in HELP if name.startswith("--")), "--no-stress")
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """Return ": did you mean NAME?" with the known name most similar to `name`; "" if no known name is similar."""
+    """Return ": did you mean NAME?" with the known name most similar to `name`; "" if no known name
+    is similar.
+    """
     close = difflib.get_close_matches(name, known, n=1)
     return f": did you mean {close[0]!r}?" if close else ""
 
@@ -113,7 +133,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParser:
-    """Return the argument parser of a run. If `both`, --help hides --twin, since `./twins` measures both twins."""
+    """Return the argument parser of a run. If `both`, --help hides --twin, since `./twins` measures
+    both twins.
+    """
     result = _Parser(
         prog=program,
         description=DESCRIPTION,
@@ -142,7 +164,11 @@ def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParse
     add("--batch-size", type=positive, metavar="N")
     add("--configs", type=configurations, default=CONFIGS, metavar=",".join(CONFIGS))
     add("--stress", action=argparse.BooleanOptionalAction)
-    add("--stress-minutes", type=number("a number of minutes (0.01 or more)", 0.01, 1e4), metavar="M")
+    add(
+        "--stress-minutes",
+        type=number("a number of minutes (0.01 or more)", 0.01, 1e4),
+        metavar="M",
+    )
     add("--again", type=whole(2, 1000), metavar="N")
     add("--every", type=_time, metavar="TIME")
     add("--list", action="store_true")
@@ -154,11 +180,16 @@ def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParse
 def report_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     """Return the argument parser of the command `report`."""
     result = argparse.ArgumentParser(
-        prog=f"{program} report", description="Make the report again from a results.json, beside it, and print it."
+        prog=f"{program} report",
+        description="Make the report again from a results.json, beside it, and print it.",
     )
-    result.add_argument("path", type=host.inside, metavar="PATH", help="a run's directory, or its results.json")
     result.add_argument(
-        "--markdown", action="store_true", help="write nothing, print a summary in Markdown, to paste into an issue"
+        "path", type=host.inside, metavar="PATH", help="a run's directory, or its results.json"
+    )
+    result.add_argument(
+        "--markdown",
+        action="store_true",
+        help="write nothing, print a summary in Markdown, to paste into an issue",
     )
     result.add_argument("--tables", action="store_true", help=HELP["--tables"])
     return result
@@ -177,7 +208,8 @@ def compare_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog=f"{program} compare",
         description=COMPARE,
-        epilog="Exit status: 0 nothing changed beyond the noise, 1 something did (or an outcome of the thread-safety "
+        epilog="Exit status: 0 nothing changed beyond the noise, 1 something did (or an "
+        "outcome of the thread-safety "
         "suite), 2 the runs cannot be read or have nothing in common.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -216,7 +248,10 @@ def merge_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
         epilog=MERGE_EPILOG.replace("PROGRAM", program),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    which = "a run's directory or results.json, one machine's --out (its latest run), or a folder of those"
+    which = (
+        "a run's directory or results.json, one machine's --out (its latest run), or a "
+        "folder of those"
+    )
     result.add_argument("runs", type=host.inside, nargs="+", metavar="RUN", help=which)
     files = "write index.html, merged.json and summary.md to DIR (default: only print the answer)"
     result.add_argument("--out", type=host.inside, metavar="DIR", help=files)
@@ -228,10 +263,13 @@ READERS = {"report": report_parser, "compare": compare_parser, "merge": merge_pa
 
 
 def check(arguments: list[str], program: str) -> None:
-    """Check the arguments of `./twins bench`, and that --out is writable; exit with status 2 if a check fails."""
+    """Check the arguments of `./twins bench`, and that --out is writable; exit with status 2 if a
+    check fails.
+    """
     try:
         if reader := READERS.get("".join(arguments[:1])):
-            out = getattr(reader(program).parse_args(arguments[1:]), "out", None)  # report and compare have none
+            # report and compare have none
+            out = getattr(reader(program).parse_args(arguments[1:]), "out", None)
         else:
             options = parse(arguments, program, both=True)
             out = options.out
@@ -245,7 +283,9 @@ def check(arguments: list[str], program: str) -> None:
 
 
 def _check_writable(out: Path) -> None:
-    """Raise UsageError if results cannot be written to the directory *out*, which may not exist yet."""
+    """Raise UsageError if results cannot be written to the directory *out*, which may not exist
+    yet.
+    """
     existing_parent = next(path for path in (out, *out.parents) if os.path.exists(path))
     if not (existing_parent.is_dir() and os.access(existing_parent, os.W_OK | os.X_OK)):
         raise UsageError(f"cannot write results to {out}; name another directory with --out DIR")
@@ -258,25 +298,34 @@ def _percent(text: str) -> float:
 def _time(text: str) -> float:
     """Return the seconds of a time such as "30m", "1h" or "2d"; "90s" is understood, too."""
     matched = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smhd])", text)
-    seconds = float(matched[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[matched[2]] if matched else 0.0
+    seconds = (
+        float(matched[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[matched[2]] if matched else 0.0
+    )
     if not 0 < seconds <= MOST_EVERY:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 30m, 1h or 2d (at most 30d)")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time such as 30m, 1h or 2d (at most 30d)"
+        )
     return seconds
 
 
 def _workers(text: str) -> list[int]:
-    counts = {number("a positive whole number", 1, 1_000_000, int)(part) for part in text.split(",")}
+    counts = {
+        number("a positive whole number", 1, 1_000_000, int)(part) for part in text.split(",")
+    }
     if max(counts) > 1024:
         raise argparse.ArgumentTypeError("more than 1024 workers")
     return sorted(counts)
 
 
 def choose_scenarios(names: list[str]) -> tuple:
-    """Return the scenarios that `names` stand for, or those of DEFAULT if `names` is empty; may raise UsageError."""
+    """Return the scenarios that `names` stand for, or those of DEFAULT if `names` is empty; may
+    raise UsageError.
+    """
     names_known = [*SCENARIOS, *GROUPS, "all"]
     if unknown := next((name for name in names if name not in names_known), None):
         raise UsageError(
-            f"unknown scenario {unknown!r} (--list shows all){hint(unknown, [*names_known, *OPTIONS, *READERS])}"
+            f"unknown scenario {unknown!r} (--list shows "
+            f"all){hint(unknown, [*names_known, *OPTIONS, *READERS])}"
         )
     chosen: dict[str, Scenario] = {}
     for name in names or DEFAULT:
@@ -285,7 +334,9 @@ def choose_scenarios(names: list[str]) -> tuple:
 
 
 def _own(target: str, collate_fn: str | None) -> Scenario:
-    """Return a scenario for the dataset `target` (FILE.py:NAME); raises UsageError if file or NAME does not exist."""
+    """Return a scenario for the dataset `target` (FILE.py:NAME); raises UsageError if file or NAME
+    does not exist.
+    """
     file, _, name = target.rpartition(":")
     if not file or not name:
         raise UsageError(f"--dataset {target}: FILE.py:NAME is wanted, such as train.py:train_set")
@@ -301,13 +352,16 @@ def _own(target: str, collate_fn: str | None) -> Scenario:
 
 
 def _check_name(file: Path, name: str) -> None:
-    """Raise UsageError if the text of a Python file shows that no object in the file has this name."""
+    """Raise UsageError if the text of a Python file shows that no object in the file has this
+    name.
+    """
     try:
         text = file.read_text(errors="replace")
     except OSError:
         return  # the error of importing the file will say more
     dynamic = re.search(
-        r"import\s*\(?\*|\b(__getattr__|globals|locals|vars|exec|setattr|__dict__|sys\.modules)\b", text
+        r"import\s*\(?\*|\b(__getattr__|globals|locals|vars|exec|setattr|__dict__|sys\.modules)\b",
+        text,
     )
     if dynamic or re.search(rf"\b{re.escape(name)}\b", text):
         return
@@ -322,19 +376,30 @@ the least important first. On a slow or busy machine three rounds of the most im
 
 
 def listing() -> str:
-    """Return the output of --list: the scenarios by group, each with its times (full run, quick run) and question."""
+    """Return the output of --list: the scenarios by group, each with its times (full run, quick
+    run) and question.
+    """
     width = max(len(name) + 2 for name in [*SCENARIOS, *GROUPS])
 
     def line(name: str, text: str, scenarios: list, indent: str = "") -> str:
-        full, quick = (_duration(sum(s.share(is_quick) for s in scenarios)) for is_quick in (False, True))
+        full, quick = (
+            _duration(sum(s.share(is_quick) for s in scenarios)) for is_quick in (False, True)
+        )
         return f"{indent}{name:{width - len(indent)}}  {full:>7}  {quick:>7}  {text}"
 
     lines = [f"{'':{width}}  {'full':>7}  {'quick':>7}"]
-    lines += [line(s.name, s.question or s.description, [s]) for s in SCENARIOS.values() if not s.group]
+    lines += [
+        line(s.name, s.question or s.description, [s]) for s in SCENARIOS.values() if not s.group
+    ]
     for group, description in GROUPS.items():
         lines += ["", line(group, description, members(group))]
         lines += [line(s.name, s.question or s.description, [s], "  ") for s in members(group)]
-    lines += ["", line("all", "everything above, in this order, in one report", members("all")), "", TIMES]
+    lines += [
+        "",
+        line("all", "everything above, in this order, in one report", members("all")),
+        "",
+        TIMES,
+    ]
     return "\n".join(lines)
 
 
@@ -345,8 +410,8 @@ def _duration(seconds: float) -> str:
 def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> RunOptions:
     """Parse and check the command line of a run.
 
-    Raises UsageError for unknown names, and for options that do not go together. Raises SystemExit after --help and
-    --list (status 0), and for arguments that argparse refuses (status 2).
+    Raises UsageError for unknown names, and for options that do not go together. Raises SystemExit
+    after --help and --list (status 0), and for arguments that argparse refuses (status 2).
     """
     command = parser(program, both)
     # Scenarios may stand before and after options.
@@ -356,9 +421,13 @@ def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> R
         command.exit()
     named = _scenarios(given)
     if given.every is not None and given.again is None:
-        raise UsageError("--every belongs to --again: --again 5 --every 1h makes five runs, an hour apart")
+        raise UsageError(
+            "--every belongs to --again: --again 5 --every 1h makes five runs, an hour apart"
+        )
     if given.stress_minutes is not None and given.stress is False:
-        raise UsageError("--stress-minutes says how long what --no-stress leaves out takes: give one of them")
+        raise UsageError(
+            "--stress-minutes says how long what --no-stress leaves out takes: give one of them"
+        )
     _check_use(given, named)
     scenarios, left_out = _with_ranks(named, given.ranks)
     return RunOptions(
@@ -408,20 +477,27 @@ def _runs_stress(given: argparse.Namespace) -> bool:
 
 
 def _check_use(given: argparse.Namespace, scenarios: tuple[Scenario, ...]) -> None:
-    """Raise UsageError if --data cannot be read, or if no scenario has a use for --data or --batch-size."""
+    """Raise UsageError if --data cannot be read, or if no scenario has a use for --data or
+    --batch-size.
+    """
     if given.data and not given.data.is_dir():
         state = "is not a directory" if given.data.exists() else "does not exist"
         raise UsageError(f"--data {given.data} {state}: name a directory that holds images")
     if given.data and not any(s.takes_data for s in scenarios):
-        raise UsageError(f"--data is for images, which none of {', '.join(s.name for s in scenarios)} reads")
+        raise UsageError(
+            f"--data is for images, which none of {', '.join(s.name for s in scenarios)} reads"
+        )
     if given.batch_size and not any(s.batched for s in scenarios):
-        raise UsageError(f"--batch-size is for what loads batches; {scenarios[0].name} loads nothing")
+        raise UsageError(
+            f"--batch-size is for what loads batches; {scenarios[0].name} loads nothing"
+        )
 
 
 def _with_ranks(
     scenarios: tuple[Scenario, ...], ranks: int
 ) -> tuple[tuple[Scenario, ...], tuple[tuple[str, str], ...]]:
-    """Return (scenarios that this number of ranks can measure, (name, reason) of each of the others).
+    """Return (scenarios that this number of ranks can measure, (name, reason) of each of the
+    others).
 
     Raises UsageError if no scenario is left.
     """
@@ -431,5 +507,7 @@ def _with_ranks(
     left_out = tuple((s.name, s.one_rank) for s in scenarios if s.one_rank)
     if not able:
         why = "; ".join(map(": ".join, left_out))
-        raise UsageError(f"--ranks is for loading in several processes, and here one has to measure: {why}")
+        raise UsageError(
+            f"--ranks is for loading in several processes, and here one has to measure: {why}"
+        )
     return able, left_out

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 
 def report_main(arguments: list[str]) -> int:
-    """Remake the report of an earlier run (``python -m ftbench report PATH``); return the exit status, 0."""
+    """Remake the report of an earlier run (``python -m ftbench report PATH``); return the exit
+    status, 0.
+    """
     options = report_parser().parse_args(arguments)
     from ftbench.compare import earlier
     from ftbench.report import files, markdown, terminal
@@ -55,7 +57,9 @@ def report_main(arguments: list[str]) -> int:
 
 
 def compare_main(arguments: list[str]) -> int:
-    """Print what changed between two runs (``python -m ftbench compare A B``); return the exit status."""
+    """Print what changed between two runs (``python -m ftbench compare A B``); return the exit
+    status.
+    """
     options = compare_parser().parse_args(arguments)
     from ftbench.compare import earlier, text
     from ftbench.compare.comparing import compare
@@ -71,7 +75,9 @@ def compare_main(arguments: list[str]) -> int:
 
 
 def merge_main(arguments: list[str]) -> int:
-    """Merge the runs of many machines (``python -m ftbench merge RUN...``); return the exit status."""
+    """Merge the runs of many machines (``python -m ftbench merge RUN...``); return the exit
+    status.
+    """
     options = merge_parser().parse_args(arguments)
     from ftbench.merge import files, terminal
     from ftbench.merge.merging import merge
@@ -91,13 +97,17 @@ def merge_main(arguments: list[str]) -> int:
 
 
 def _requirements(file: Path | None, dataset: str | None) -> list[str]:
-    """Return the packages listed in `file`, or if it is None, in the PEP 723 metadata of the dataset's source file."""
+    """Return the packages listed in `file`, or if it is None, in the PEP 723 metadata of the
+    dataset's source file.
+    """
     source = Path((dataset or "").rpartition(":")[0])
     try:
         if file is not None:
             lines = [line.partition("#")[0].strip() for line in file.read_text().splitlines()]
             return [line for line in lines if line]
-        return list(dependencies(source.read_text(errors="replace"))) if source.suffix == ".py" else []
+        return (
+            list(dependencies(source.read_text(errors="replace"))) if source.suffix == ".py" else []
+        )
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--requirements {file} cannot be read: {error}") from error
     except MetadataError as error:
@@ -114,8 +124,12 @@ def _record(options: RunOptions) -> Results:
     twins = twins or {this_twin(): sys.executable}
     configs, skipped = split_configs(options.configs, twins)
     if not configs:
-        raise UsageError("nothing to measure: " + "; ".join(f"{part.what}: {part.why}" for part in skipped))
-    skipped += [Skipped(name, f"several ranks cannot measure it: {why}") for name, why in options.left_out]
+        raise UsageError(
+            "nothing to measure: " + "; ".join(f"{part.what}: {part.why}" for part in skipped)
+        )
+    skipped += [
+        Skipped(name, f"several ranks cannot measure it: {why}") for name, why in options.left_out
+    ]
     twin_names = {TWIN[config] for config in configs}
     record = Options(
         scenarios=[scenario.name for scenario in options.scenarios],
@@ -123,7 +137,8 @@ def _record(options: RunOptions) -> Results:
         out=str(options.out),
         data=_text(options.data),
         rounds=options.rounds,
-        budget=options.budget or sum(scenario.share(options.quick) for scenario in options.scenarios),
+        budget=options.budget
+        or sum(scenario.share(options.quick) for scenario in options.scenarios),
         workers=options.workers,
         ranks=options.ranks,
         batch_size=options.batch_size,
@@ -146,7 +161,9 @@ def _text(path: Path | None) -> str | None:
 
 
 def _report(run: Analysis, directory: RunDirectory, detailed: bool) -> None:
-    """Write the report's files and print the report; if writing fails, still print it, then raise ResultsError."""
+    """Write the report's files and print the report; if writing fails, still print it, then raise
+    ResultsError.
+    """
     from ftbench.compare import earlier
     from ftbench.report import files, terminal
     from ftbench.report.view import view
@@ -166,8 +183,12 @@ def _report(run: Analysis, directory: RunDirectory, detailed: bool) -> None:
             terminal.write(shown)
 
 
-def _measure(options: RunOptions, interruption: Interruption, twins: "Twins") -> tuple[int, Analysis | None]:
-    """Run the benchmark once and write its report; return the exit status, and the run's analysis if it has rounds."""
+def _measure(
+    options: RunOptions, interruption: Interruption, twins: "Twins"
+) -> tuple[int, Analysis | None]:
+    """Run the benchmark once and write its report; return the exit status, and the run's analysis
+    if it has rounds.
+    """
     # These modules import rich, numpy and psutil, which takes too long for --help.
     from ftbench.rounds import run
     from ftbench.rounds.controller import WorkDiffers
@@ -205,14 +226,17 @@ def _measure(options: RunOptions, interruption: Interruption, twins: "Twins") ->
 
 
 def run_main(arguments: list[str]) -> int:
-    """Run the benchmark, once or --again, and write a report of each run; return the exit status, the worst of all."""
+    """Run the benchmark, once or --again, and write a report of each run; return the exit status,
+    the worst of all.
+    """
     options = parse(arguments)
     from ftbench.rounds.twins import Twins
 
     with Interruption() as interruption, contextlib.closing(Twins()) as twins:
         started = time.monotonic()
         status, latest = _measure(options, interruption, twins)
-        # A run that cannot start is not tried again. A later one may fail without ending a set of days.
+        # A run that cannot start is not tried again. A later one may fail without ending a set of
+        # days.
         later = range(2, options.again + 1) if latest and status != 2 else ()
         for number in later:
             started, worse = started + options.every, 0
@@ -222,11 +246,15 @@ def run_main(arguments: list[str]) -> int:
                 status, latest = max(status, worse), run or latest
             except Interrupted as error:
                 status = error.exit_status
-                print(f"bench: interrupted; run {number} was not begun, and those before are kept", file=sys.stderr)
+                print(
+                    f"bench: interrupted; run {number} was not begun, and those before are kept",
+                    file=sys.stderr,
+                )
             except (ImageError, DoesNotFit, ResultsError) as error:
                 status = max(status, 1)
                 print(f"bench: {escape.terminal(str(error))}", file=sys.stderr)
-            if interruption.wanted() or worse == 2:  # without its twins, no further run can do better
+            if interruption.wanted() or worse == 2:
+                # without its twins, no further run can do better
                 break
     if latest and later:
         _say_of_set(latest)
@@ -234,7 +262,9 @@ def run_main(arguments: list[str]) -> int:
 
 
 def _wait(what: str, seconds: float, interruption: Interruption) -> None:
-    """Say when the next run of a set starts, and wait until then; raises Interrupted as soon as a signal arrives."""
+    """Say when the next run of a set starts, and wait until then; raises Interrupted as soon as a
+    signal arrives.
+    """
     interruption.check()
     if seconds > 0:
         moment = datetime.now() + timedelta(seconds=seconds)
@@ -262,7 +292,9 @@ def main(arguments: list[str] | None = None) -> int:
     while rest[:1] in (["--out"], ["--twin"]):  # compose.yaml has them in front of any verb
         rest = rest[2:]
     try:
-        verb = {"report": report_main, "compare": compare_main, "merge": merge_main}.get("".join(rest[:1]))
+        verb = {"report": report_main, "compare": compare_main, "merge": merge_main}.get(
+            "".join(rest[:1])
+        )
         return verb(rest[1:]) if verb else run_main(arguments)
     except (UsageError, ImageError, DoesNotFit, ResultsError) as error:
         print(f"bench: {escape.terminal(str(error))}", file=sys.stderr)

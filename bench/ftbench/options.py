@@ -1,7 +1,7 @@
 """The options of a run, as its command line has them.
 
-ftbench.document.model.Options is their record in results.json. This module needs only the standard library and Python
-3.9 (see ftbench.arguments).
+ftbench.document.model.Options is their record in results.json. This module needs only the standard
+library and Python 3.9 (see ftbench.arguments).
 """
 
 from __future__ import annotations

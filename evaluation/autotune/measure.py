@@ -1,15 +1,18 @@
-"""Compare ``num_workers="auto"`` with the best number of threads, which a sweep finds in the same process.
+"""Compare ``num_workers="auto"`` with the best number of threads, which a sweep finds in the same
+process.
 
     ./twins exec ft python -m evaluation.autotune.measure
     ./twins exec gil python -m evaluation.autotune.measure jpeg 50-ms --rounds 3 --out table.md
 
-"auto" finds a number while the loop runs. So a trial, a fresh process, first times a loop with each fixed number from
-1 to 64, then one epoch with "auto", then the fixed numbers again, in reverse order, so that a drift of the machine's
-speed cancels. The epoch with "auto" knows nothing of the loops before it, and is timed once 50 batches and 5 s have
-passed. A trial takes half a minute to two minutes; all loads together take about ten minutes a round.
+"auto" finds a number while the loop runs. So a trial, a fresh process, first times a loop with each
+fixed number from 1 to 64, then one epoch with "auto", then the fixed numbers again, in reverse
+order, so that a drift of the machine's speed cancels. The epoch with "auto" knows nothing of the
+loops before it, and is timed once 50 batches and 5 s have passed. A trial takes half a minute to
+two minutes; all loads together take about ten minutes a round.
 
-Each line of the printed table is a load. Its values, one a round, are the throughput with "auto" divided by that of
-the best fixed number; and the threads with "auto" divided by the fewest that come within 5% of the best.
+Each line of the printed table is a load. Its values, one a round, are the throughput with "auto"
+divided by that of the best fixed number; and the threads with "auto" divided by the fewest that
+come within 5% of the best.
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ SETTLED_BATCHES, SETTLED_SECONDS = 50, 5.0
 WARM_SECONDS, TIMED_SECONDS = 0.3, 1.0
 AUTO_TIMES = 3
 ENOUGH = 0.95
-"""Fraction of the highest throughput with which a smaller number of threads counts as good enough."""
+"""Fraction of the highest throughput with which a smaller number of threads counts as good
+enough.
+"""
 ENDLESS = 1 << 40
 
 
@@ -105,9 +110,13 @@ class Load:
     source: str = "nothing"
     """Name of the files that the dataset reads (ftbench.data.sources)."""
     loop: float = 0.0
-    """Time of a step of the loop, divided by the time for loading a batch with as many threads as CPUs."""
+    """Time of a step of the loop, divided by the time for loading a batch with as many threads as
+    CPUs.
+    """
     later_delay: float | None = None
-    """Delay (s) that samples get in the middle of the epoch with "auto"; with fixed numbers, from the start."""
+    """Delay (s) that samples get in the middle of the epoch with "auto"; with fixed numbers, from
+    the start.
+    """
 
 
 def images(paths: list[str]) -> Remote:
@@ -123,15 +132,25 @@ def arrays(paths: list[str], delay: float, lock: bool = False) -> Remote:
 LOADS = {
     "jpeg": Load("JPEGs", 32, images, "images"),
     "50-ms": Load("50 ms of latency", 16, functools.partial(arrays, delay=0.05)),
-    "slow-loop": Load("JPEGs, a loop three times slower than loading", 32, images, "images", loop=3.0),
-    "augment": Load("heavy augmentation of JPEGs", 16, functools.partial(Augmented, amount="heavy"), "images"),
+    "slow-loop": Load(
+        "JPEGs, a loop three times slower than loading", 32, images, "images", loop=3.0
+    ),
+    "augment": Load(
+        "heavy augmentation of JPEGs", 16, functools.partial(Augmented, amount="heavy"), "images"
+    ),
     "text": Load("text in Python", 64, lambda paths: Texts()),
     "5-ms": Load("5 ms of latency", 32, functools.partial(arrays, delay=0.005)),
     "lock": Load(
-        "2 ms of latency, a lock held for the whole sample", 32, functools.partial(arrays, delay=0.002, lock=True)
+        "2 ms of latency, a lock held for the whole sample",
+        32,
+        functools.partial(arrays, delay=0.002, lock=True),
     ),
-    "change": Load("JPEGs from the disk, then from 20 ms away", 32, images, "images", later_delay=0.02),
-    "raw": Load("4 MiB from files in the page cache", 8, lambda paths: Shards(paths, SAMPLE_BYTES), "shards"),
+    "change": Load(
+        "JPEGs from the disk, then from 20 ms away", 32, images, "images", later_delay=0.02
+    ),
+    "raw": Load(
+        "4 MiB from files in the page cache", 8, lambda paths: Shards(paths, SAMPLE_BYTES), "shards"
+    ),
     "integers": Load("integers", 256, lambda paths: range(1 << 16)),
 }
 """All loads, by name."""
@@ -167,7 +186,9 @@ def run(batches: Iterator, pause: float, least: int, seconds: float) -> float:
 
 
 class Loop:
-    """Training loop over a dataset, which times a loader with a number of threads or with "auto"."""
+    """Training loop over a dataset, which times a loader with a number of threads or with
+    "auto".
+    """
 
     def __init__(self, load: Load, paths: list[str], cpus: int) -> None:
         self._load, self._dataset, self._pause = load, load.dataset(paths), 0.0
@@ -220,7 +241,10 @@ def best(before: Sequence[float], after: Sequence[float]) -> tuple[float, int]:
     by its rate in the other, because the highest of several noisy rates is, on average, too high.
     """
     positions = range(len(before))
-    judged = [after[max(positions, key=before.__getitem__)], before[max(positions, key=after.__getitem__)]]
+    judged = [
+        after[max(positions, key=before.__getitem__)],
+        before[max(positions, key=after.__getitem__)],
+    ]
     rate = fmean(judged)
     means = [fmean(pair) for pair in zip(before, after, strict=True)]
     enough = min(ENOUGH * rate, max(means))
@@ -262,7 +286,9 @@ def main() -> None:
     )
     names = f"what to measure: {', '.join(LOADS)} (default: all)"
     parser.add_argument("loads", nargs="*", metavar="LOAD", help=names)
-    parser.add_argument("--rounds", type=whole(1, 100), default=1, metavar="N", help="trials a load")
+    parser.add_argument(
+        "--rounds", type=whole(1, 100), default=1, metavar="N", help="trials a load"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write the table there")
     options = parser.parse_args()
     if unknown := set(options.loads) - LOADS.keys():
@@ -270,11 +296,14 @@ def main() -> None:
     sources = Sources(None, lambda title: _silent, print)
     lines = ["| load | throughput over the best | threads over the fewest |", "|---|---|---|"]
     print(*lines, sep="\n", flush=True)
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as trials:
+    with ProcessPoolExecutor(
+        1, multiprocessing.get_context("spawn"), max_tasks_per_child=1
+    ) as trials:
         for name in options.loads or LOADS:
             paths, _ = sources.get(LOADS[name].source)
             results = [
-                trials.submit(measure, name, paths, cgroup.usable_cpus()).result() for _ in range(options.rounds)
+                trials.submit(measure, name, paths, cgroup.usable_cpus()).result()
+                for _ in range(options.rounds)
             ]
             lines.append(line(name, results))
             print(lines[-1], flush=True)

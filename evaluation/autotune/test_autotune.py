@@ -1,4 +1,6 @@
-"""`autotune`: the best number is judged without luck, and each load runs with fixed numbers and with "auto"."""
+"""`autotune`: the best number is judged without luck, and each load runs with fixed numbers and
+with "auto".
+"""
 
 import time
 
@@ -17,7 +19,12 @@ def test_the_best_of_equal_numbers_is_no_better_than_they_are():
 
 @pytest.mark.parametrize(
     ("rates", "best", "position"),
-    [([10, 20, 39, 40, 40], 40, 2), ([10, 20, 40, 30, 20], 40, 2), ([40, 40], 40, 0), ([30, 37, 40], 40, 2)],
+    [
+        ([10, 20, 39, 40, 40], 40, 2),
+        ([10, 20, 40, 30, 20], 40, 2),
+        ([40, 40], 40, 0),
+        ([30, 37, 40], 40, 2),
+    ],
 )
 def test_the_fewest_threads_that_are_good_enough(rates, best, position):
     assert measure.best(rates, rates) == (pytest.approx(best), position)
@@ -56,7 +63,9 @@ def images(tmp_path_factory):
 @pytest.mark.parametrize("name", measure.LOADS)
 def test_every_load(name, hurried, images, tmp_path):
     (tmp_path / "shard").write_bytes(bytes(8 << 20))
-    files = {"images": images, "shards": [str(tmp_path / "shard")]}.get(measure.LOADS[name].source, [])
+    files = {"images": images, "shards": [str(tmp_path / "shard")]}.get(
+        measure.LOADS[name].source, []
+    )
     result = measure.measure(name, files, 2)
     assert result.auto_rate > 0 and result.best_rate > 0
     assert result.auto_threads >= 1 and result.fewest_threads in (1, 2)

@@ -1,10 +1,11 @@
-"""Measure 4 MB samples from the page cache into batches: by threads, and by torch's processes with and without cache.
+"""Measure 4 MB samples from the page cache into batches: by threads, and by torch's processes with
+and without cache.
 
     ./twins exec gil python evaluation/caches/batches.py --directory /dev/shm
     ./twins exec ft python evaluation/caches/batches.py --directory /dev/shm threads
 
-All read the same bytes: candidates of the cache the same segments, "files" a file a sample with numpy.fromfile. Each
-round has all candidates in random order. The first round is a warm-up.
+All read the same bytes: candidates of the cache the same segments, "files" a file a sample with
+numpy.fromfile. Each round has all candidates in random order. The first round is a warm-up.
 """
 
 import argparse
@@ -38,7 +39,9 @@ class Files(Dataset):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("ways", nargs="*", default=["threads", "torch", "files"])
     parser.add_argument("--directory", required=True)
     parser.add_argument("--samples", type=int, default=512)
@@ -52,13 +55,22 @@ def main():
     source.keys = lambda: map(str, range(count))
     with tempfile.TemporaryDirectory(dir=given.directory) as folder:
         with GrowingCache(
-            source, Path(folder, "cache"), 3 * count * 4e6, 2, min_samples=count, decode=RawArray(np.float32)
+            source,
+            Path(folder, "cache"),
+            3 * count * 4e6,
+            2,
+            min_samples=count,
+            decode=RawArray(np.float32),
         ) as cache:
             cache.set_epoch(0)
             paths = [Path(folder, str(index)) for index in range(count)]
             for index, path in enumerate(paths):
                 path.write_bytes(source.content(cache.key(index)))
-            common = {"batch_size": given.batch, "num_workers": given.workers, "persistent_workers": True}
+            common = {
+                "batch_size": given.batch,
+                "num_workers": given.workers,
+                "persistent_workers": True,
+            }
             ways = {
                 "threads": lambda: DataLoader(cache, worker_method="thread", **common),
                 "torch": lambda: TorchLoader(cache, **common),
@@ -76,7 +88,8 @@ def main():
             del loaders
             for way, found in rates.items():
                 print(
-                    f"| {'gil' if sys._is_gil_enabled() else 'ft'} | {way} | {statistics.median(found):.2f} "
+                    f"| {'gil' if sys._is_gil_enabled() else 'ft'} | {way} | "
+                    f"{statistics.median(found):.2f} "
                     f"({min(found):.2f} to {max(found):.2f}) GB/s |"
                 )
             print(f"load {os.getloadavg()[0]:.1f}", file=sys.stderr)

@@ -1,9 +1,11 @@
-"""Measure what fetching costs a training loop: the time of its steps while samples come in, and while none do.
+"""Measure what fetching costs a training loop: the time of its steps while samples come in, and
+while none do.
 
     ./twins exec ft python evaluation/caches/beside_training.py --directory /dev/shm
 
-Steps in plain Python, or of a small network with one thread of torch, are timed in turns of half a second: one with an
-idle cache, one with fetching at each rate, in random order. --cpus 2 leaves a core to the fetchers, --cpus 1 none.
+Steps in plain Python, or of a small network with one thread of torch, are timed in turns of half a
+second: one with an idle cache, one with fetching at each rate, in random order. --cpus 2 leaves a
+core to the fetchers, --cpus 1 none.
 """
 
 import argparse
@@ -54,7 +56,9 @@ def queued():
 
 
 def interval(one, other, measure):
-    """Return the change in percent, with the 95% interval of resampled turns, which come in pairs."""
+    """Return the change in percent, with the 95% interval of resampled turns, which come in
+    pairs.
+    """
     chance, pairs = random.Random(0), list(zip(one, other, strict=True))
 
     def ratio(some):
@@ -89,31 +93,45 @@ def measure(step, given, directory):
     for rate in rates:
         if rate:
             print(
-                f"| {given.step} | {given.cpus} | {rate:.0f} | {statistics.median(moved[rate]):.0f} "
+                f"| {given.step} | {given.cpus} | {rate:.0f} | "
+                f"{statistics.median(moved[rate]):.0f} "
                 f"| {interval(times[rate], times[0], statistics.median)} "
                 f"| {interval(times[rate], times[0], lambda values: percentile(values, 0.99))} "
-                f"| {statistics.mean(waits[0]) * 100:.1f}% | {statistics.mean(waits[rate]) * 100:.1f}% |",
+                f"| {statistics.mean(waits[0]) * 100:.1f}% | "
+                f"{statistics.mean(waits[rate]) * 100:.1f}% |",
                 flush=True,
             )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--step", choices=["python", "torch"], default="python")
     parser.add_argument("--cpus", type=int, default=2, help="that the program may use")
-    parser.add_argument("--rates", type=float, nargs="+", default=[150.0, 300.0, 600.0], help="MB/s to fetch")
+    parser.add_argument(
+        "--rates", type=float, nargs="+", default=[150.0, 300.0, 600.0], help="MB/s to fetch"
+    )
     parser.add_argument("--turns", type=int, default=30, help="of each rate")
     parser.add_argument("--seconds", type=float, default=0.5, help="of a turn")
     parser.add_argument("--sample", type=float, default=1.0, help="MB")
     parser.add_argument("--fetchers", type=int, default=4)
     parser.add_argument("--budget", type=float, default=4.0, help="GB")
     parser.add_argument("--directory", help="where the cache is")
-    parser.add_argument("--option", action="append", default=[], help="NAME=NUMBER, for GrowingCache")
+    parser.add_argument(
+        "--option", action="append", default=[], help="NAME=NUMBER, for GrowingCache"
+    )
     given = parser.parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: given.cpus])
     step = {"python": python_step, "torch": torch_step}[given.step]()
-    print(f"GIL {sys._is_gil_enabled()}, load {os.getloadavg()[0]:.1f}, {given.option}", file=sys.stderr)
-    print("| step | CPUs | asked for, MB/s | fetched, MB/s | median step | p99 of steps | queued, idle | queued |")
+    print(
+        f"GIL {sys._is_gil_enabled()}, load {os.getloadavg()[0]:.1f}, {given.option}",
+        file=sys.stderr,
+    )
+    print(
+        "| step | CPUs | asked for, MB/s | fetched, MB/s | median step | p99 of steps | "
+        "queued, idle | queued |"
+    )
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
     with tempfile.TemporaryDirectory(dir=given.directory) as folder:
         measure(step, given, folder)

@@ -1,16 +1,19 @@
-"""Compare the growing cache with litdata's and MosaicML's datasets and NVIDIA's multi-storage client.
+"""Compare the growing cache with litdata's and MosaicML's datasets and NVIDIA's multi-storage
+client.
 
-All run at their documented settings, on one disk and source. Each candidate gets the same samples from a directory
-that stands for the remote store, writes them to its local cache, and builds batches with two workers: one epoch from
-the store, and two more from the cache. Then each is killed in the middle of its first epoch and started again.
+All run at their documented settings, on one disk and source. Each candidate gets the same samples
+from a directory that stands for the remote store, writes them to its local cache, and builds
+batches with two workers: one epoch from the store, and two more from the cache. Then each is killed
+in the middle of its first epoch and started again.
 
     ./twins exec gil python evaluation/caches/compare.py
     ./twins exec ft python evaluation/caches/compare.py ours-threads ours-processes litdata
 
-The multi-storage client caches only remote stores: "multi-storage" and "ours-s3" read from a server of S3's
-protocol (moto's), which is the slowest part of their first epoch.
+The multi-storage client caches only remote stores: "multi-storage" and "ours-s3" read from a server
+of S3's protocol (moto's), which is the slowest part of their first epoch.
 
-Missing packages are installed into a temporary folder. (Not all that streaming needs has wheels for 3.13t.)
+Missing packages are installed into a temporary folder. (Not all that streaming needs has wheels for
+3.13t.)
 """
 
 import argparse
@@ -92,11 +95,19 @@ def write_s3(store, count):
         "caching_enabled": True,
         "storage_provider": {
             "type": "s3",
-            "options": {"base_path": "data", "endpoint_url": os.environ[SERVER], "region_name": "us-east-1"},
+            "options": {
+                "base_path": "data",
+                "endpoint_url": os.environ[SERVER],
+                "region_name": "us-east-1",
+            },
         },
-        "credentials_provider": {"type": "S3Credentials", "options": {"access_key": "k", "secret_key": "s"}},
+        "credentials_provider": {
+            "type": "S3Credentials",
+            "options": {"access_key": "k", "secret_key": "s"},
+        },
     }
-    # By default each opening of a file asks the server whether it has changed, which no other candidate does.
+    # By default each opening of a file asks the server whether it has changed, which no other
+    # candidate does.
     cache = {
         "size": f"{4 * count * 2 * VALUES >> 20}M",
         "location": str(store.parent / "cache"),
@@ -201,9 +212,13 @@ def run_one(way, store, cache, count, epochs):
 
 
 def install(ways, work):
-    """Install the packages that the twin lacks, for this process and its children; keep the twin's torch."""
+    """Install the packages that the twin lacks, for this process and its children; keep the twin's
+    torch.
+    """
     installed = {normalise(each.name): each.version for each in importlib.metadata.distributions()}
-    wanted = sorted({package for way in ways for package in NEEDS.get(way, ())}) + [f"torch=={installed['torch']}"]
+    wanted = sorted({package for way in ways for package in NEEDS.get(way, ())}) + [
+        f"torch=={installed['torch']}"
+    ]
     cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ft-twins"
     with Interruption() as interruption:
         folder = str(work / "site-packages" / "packages")
@@ -213,8 +228,19 @@ def install(ways, work):
 
 
 def start(way, store, cache, count, epochs):
-    command = [sys.executable, __file__, "--one", way, str(store), str(cache), str(count), str(epochs)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    command = [
+        sys.executable,
+        __file__,
+        "--one",
+        way,
+        str(store),
+        str(cache),
+        str(count),
+        str(epochs),
+    ]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
 
 
 def end(process, seconds):
@@ -231,12 +257,18 @@ def end(process, seconds):
         except ProcessLookupError:
             pass
     lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-    return lines, "" if process.returncode == 0 else (err.strip().splitlines() or ["no message"])[-1][:200]
+    return lines, "" if process.returncode == 0 else (err.strip().splitlines() or ["no message"])[
+        -1
+    ][:200]
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("ways", nargs="*", default=list(WAYS), help=f"candidates ({', '.join(WAYS)})")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "ways", nargs="*", default=list(WAYS), help=f"candidates ({', '.join(WAYS)})"
+    )
     parser.add_argument("--samples", type=int, default=1024, help="in the store, 1 MiB each")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--kills", type=int, default=10)
@@ -276,7 +308,10 @@ def main():
             if whole:
                 cold = [megabytes / run[0] for run in whole]
                 warm = [megabytes / statistics.fmean(run[1:]) for run in whole]
-                cells = [f"{statistics.median(c):.0f} ({min(c):.0f} to {max(c):.0f})" for c in (cold, warm)]
+                cells = [
+                    f"{statistics.median(c):.0f} ({min(c):.0f} to {max(c):.0f})"
+                    for c in (cold, warm)
+                ]
                 print(f"| {way} | {cells[0]} | {cells[1]} |", flush=True)
         for way in ways if given.kills else ():
             outcomes, chance = {}, random.Random(0)

@@ -1,11 +1,13 @@
-"""Measure a store whose first byte comes late: by fetching threads and by worker processes, with their CPU time.
+"""Measure a store whose first byte comes late: by fetching threads and by worker processes, with
+their CPU time.
 
     ./twins exec ft python evaluation/caches/late.py
     ./twins exec gil python evaluation/caches/late.py
 
-A web server in its own process sends samples of 100 kB after --delay seconds. "cache" is the fetchers of a
-GrowingCache, which also writes them. "fsspec" is torch's DataLoader, whose processes call fsspec, as in the
-benchmark's scenario `latency-fsspec`. "own" is the same with the client of the cache. CPU times leave the server out.
+A web server in its own process sends samples of 100 kB after --delay seconds. "cache" is the
+fetchers of a GrowingCache, which also writes them. "fsspec" is torch's DataLoader, whose processes
+call fsspec, as in the benchmark's scenario `latency-fsspec`. "own" is the same with the client of
+the cache. CPU times leave the server out.
 """
 
 import argparse
@@ -54,7 +56,9 @@ def processes(source, count, workers):
 
 WAYS = {
     "cache": cache,
-    "fsspec": lambda address, count, workers, _: processes(UrlSource(address, block_size=1 << 20), count, workers),
+    "fsspec": lambda address, count, workers, _: processes(
+        UrlSource(address, block_size=1 << 20), count, workers
+    ),
     "own": lambda address, count, workers, _: processes(UrlSource(address), count, workers),
 }
 
@@ -65,7 +69,9 @@ def cpu():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("ways", nargs="*", default=list(WAYS))
     parser.add_argument("--delay", type=float, default=0.005, help="seconds")
     parser.add_argument("--samples", type=int, default=2048)
@@ -73,7 +79,10 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--directory", help="where the cache is")
     given = parser.parse_args()
-    print("| GIL | way | workers | samples/s | CPU seconds for 1,000 samples |\n|---|---|---:|---:|---:|")
+    print(
+        "| GIL | way | workers | samples/s | CPU seconds for 1,000 samples |\n"
+        "|---|---|---:|---:|---:|"
+    )
     warnings.filterwarnings("ignore", ".*worker processes in total")
     with slow_server(given.delay, SIZE) as server:
         with tempfile.TemporaryDirectory(dir=given.directory) as folder:
@@ -86,13 +95,18 @@ def main():
                         began, used = time.perf_counter(), cpu()
                         WAYS[way](server, given.samples, workers, folder)
                         found[way].append(
-                            (given.samples / (time.perf_counter() - began), (cpu() - used) / given.samples * 1000)
+                            (
+                                given.samples / (time.perf_counter() - began),
+                                (cpu() - used) / given.samples * 1000,
+                            )
                         )
             for way in given.ways:
                 rates, costs = zip(*found[way], strict=True)
                 print(
-                    f"| {sys._is_gil_enabled()} | {way} | {workers} | {statistics.median(rates):.0f} ({min(rates):.0f} "
-                    f"to {max(rates):.0f}) | {statistics.median(costs):.2f} ({min(costs):.2f} to {max(costs):.2f}) |",
+                    f"| {sys._is_gil_enabled()} | {way} | {workers} | "
+                    f"{statistics.median(rates):.0f} ({min(rates):.0f} "
+                    f"to {max(rates):.0f}) | {statistics.median(costs):.2f} ({min(costs):.2f} "
+                    f"to {max(costs):.2f}) |",
                     flush=True,
                 )
 

@@ -1,10 +1,12 @@
-"""Measure the sustained rate of the cache: samples are fetched and written while a loop reads batches of them.
+"""Measure the sustained rate of the cache: samples are fetched and written while a loop reads
+batches of them.
 
     ./twins exec ft python evaluation/caches/sustain.py --directory /dev/shm --rate 600
     ./twins exec ft python evaluation/caches/sustain.py --directory /scratch --rate 100000 --disk
 
-With --disk it first measures the disk alone, by writing the same files with nothing else at work. It prints a line
-every ten seconds, and the result at the end. It checks the budget from outside, by the files of the directory.
+With --disk it first measures the disk alone, by writing the same files with nothing else at work.
+It prints a line every ten seconds, and the result at the end. It checks the budget from outside, by
+the files of the directory.
 """
 
 import argparse
@@ -36,7 +38,9 @@ def on_disk(directory):
 
 
 class Watch(threading.Thread):
-    """Thread that finds the largest use of the disk by the directory; the only writer of ``most``."""
+    """Thread that finds the largest use of the disk by the directory; the only writer of
+    ``most``.
+    """
 
     def __init__(self, directory):
         super().__init__(daemon=True)
@@ -53,7 +57,9 @@ class Watch(threading.Thread):
 
 
 def disk_rate(directory, file_bytes, seconds):
-    """Return the MB/s of files that are written and synced one after the other; the oldest are removed."""
+    """Return the MB/s of files that are written and synced one after the other; the oldest are
+    removed.
+    """
     data, written, begin = memoryview(os.urandom(4 << 20)), 0, time.perf_counter()
     names = []
     while (took := time.perf_counter() - begin) < seconds:
@@ -78,14 +84,24 @@ def run(given, directory):
     began = last = time.perf_counter()
     period = given.batch * given.sample / given.read_rate
     with GrowingCache(
-        source, directory, given.budget * 1e9, given.fetchers, min_samples=given.batch, pin=given.pin
+        source,
+        directory,
+        given.budget * 1e9,
+        given.fetchers,
+        min_samples=given.batch,
+        pin=given.pin,
     ) as cache:
         before, due = cache.statistics(), 0.0
         while time.perf_counter() - began < given.seconds:
             cache.set_epoch(len(epochs))
             epochs.append(len(cache))
             for batch in DataLoader(
-                cache, given.batch, shuffle=True, num_workers=given.workers, drop_last=True, worker_method=given.method
+                cache,
+                given.batch,
+                shuffle=True,
+                num_workers=given.workers,
+                drop_last=True,
+                worker_method=given.method,
             ):
                 now = time.perf_counter()
                 taken, bytes_taken = taken + len(batch), bytes_taken + batch.nbytes
@@ -97,11 +113,16 @@ def run(given, directory):
                 if now - last >= every:
                     # Processes read what this process does not count.
                     lines.append(
-                        ((cache.statistics() - before).fetched_per_second / 1e6, bytes_taken / (now - last) / 1e6)
+                        (
+                            (cache.statistics() - before).fetched_per_second / 1e6,
+                            bytes_taken / (now - last) / 1e6,
+                        )
                     )
                     print(
-                        f"{now - began:5.0f} s: in {lines[-1][0]:.0f} MB/s, out {lines[-1][1]:.0f} MB/s, epoch of "
-                        f"{len(cache)}, stalls {stalls:.2f} s, longest {worst * 1e3:.0f} ms; {cache.statistics()}",
+                        f"{now - began:5.0f} s: in {lines[-1][0]:.0f} MB/s, out "
+                        f"{lines[-1][1]:.0f} MB/s, epoch of "
+                        f"{len(cache)}, stalls {stalls:.2f} s, longest {worst * 1e3:.0f} ms; "
+                        f"{cache.statistics()}",
                         flush=True,
                     )
                     before, last, bytes_taken, stalls, worst = cache.statistics(), now, 0, 0.0, 0.0
@@ -112,9 +133,11 @@ def run(given, directory):
     watch.end()
     ins, outs = zip(*lines[1:] or lines, strict=True)  # the first has the start in it
     print(
-        f"{given.seconds:.0f} s, {len(epochs)} epochs of {min(epochs)} to {max(epochs)} samples of {given.sample} MB: "
+        f"{given.seconds:.0f} s, {len(epochs)} epochs of {min(epochs)} to {max(epochs)} "
+        f"samples of {given.sample} MB: "
         f"in {statistics.median(ins):.0f} MB/s (every ten seconds at least {min(ins):.0f}), "
-        f"out {statistics.median(outs):.0f} (at least {min(outs):.0f}); most of the disk {watch.most} bytes "
+        f"out {statistics.median(outs):.0f} (at least {min(outs):.0f}); most of the disk "
+        f"{watch.most} bytes "
         f"of {whole.max_bytes} in {watch.looks} looks; "
         f"{time.process_time() / given.seconds:.2f} CPUs; load {os.getloadavg()[0]:.1f}"
     )
@@ -124,14 +147,19 @@ def run(given, directory):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--directory", required=True, help="where the cache is")
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--rate", type=float, default=600.0, help="MB/s that the source gives")
     parser.add_argument("--read-rate", type=float, default=600.0, help="MB/s that the loop takes")
     parser.add_argument("--budget", type=float, default=8.0, help="GB")
-    # More room for what comes than for what is read, or what comes has to wait for the end of each epoch.
-    parser.add_argument("--pin", type=float, default=0.45, help="the part of the budget that an epoch may have")
+    # More room for what comes than for what is read, or what comes has to wait for the end of each
+    # epoch.
+    parser.add_argument(
+        "--pin", type=float, default=0.45, help="the part of the budget that an epoch may have"
+    )
     parser.add_argument("--sample", type=float, default=1.0, help="MB")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--workers", type=int, default=2)
@@ -140,10 +168,17 @@ def main():
     parser.add_argument("--disk", action="store_true", help="compare with what the disk can write")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.directory) as folder:
-        alone = disk_rate(folder, int(given.budget * 1e9) // 128, min(60.0, given.seconds)) if given.disk else 0.0
+        alone = (
+            disk_rate(folder, int(given.budget * 1e9) // 128, min(60.0, given.seconds))
+            if given.disk
+            else 0.0
+        )
         into = run(given, folder)
     if given.disk:
-        print(f"the disk alone: {alone:.0f} MB/s, so {into / alone * 100:.0f}% of it through the cache")
+        print(
+            f"the disk alone: {alone:.0f} MB/s, so {into / alone * 100:.0f}% of it through the "
+            f"cache"
+        )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Which of twelve faults does `./twins test --quick` find? Each was once in this repository, and is put back here.
+"""Which of twelve faults does `./twins test --quick` find? Each was once in this repository, and is
+put back here.
 
     python3 evaluation/faults/measure.py [NAME ...]
 
-Each fault is put into a copy of the checkout. Quick tests of that code run first; if they pass, all quick tests run.
-Takes one to three minutes for each fault on two cores.
+Each fault is put into a copy of the checkout. Quick tests of that code run first; if they pass, all
+quick tests run. Takes one to three minutes for each fault on two cores.
 """
 
 import shutil
@@ -17,7 +18,9 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 class Fault(NamedTuple):
-    """A fault: the file, its present code, the code with the fault, and the folder with the package's tests."""
+    """A fault: the file, its present code, the code with the fault, and the folder with the
+    package's tests.
+    """
 
     file: str
     old: str
@@ -28,8 +31,10 @@ class Fault(NamedTuple):
 FAULTS = {
     "1a85e66: workers stay after an interrupted close()": Fault(
         "loader/ftloader/workers/pool.py",
-        "        wait = not self.stopped and self.may_wait()\n        self.stop()\n        if wait:\n",
-        "        if self.stopped:\n            return\n        self.stop()\n        if self.may_wait():\n",
+        "        wait = not self.stopped and self.may_wait()\n        self.stop()\n"
+        "        if wait:\n",
+        "        if self.stopped:\n            return\n        self.stop()\n"
+        "        if self.may_wait():\n",
         "unit/loader/workers",
     ),
     "efdc482: a sample that is SKIP is left out": Fault(
@@ -39,7 +44,10 @@ FAULTS = {
         "unit/loader/batch",
     ),
     "4704a2b: file names that are no UTF-8 have no random numbers": Fault(
-        "loader/ftloader/rng/sample.py", '.encode("utf-8", "surrogatepass")', '.encode("utf-8")', "unit/loader/rng"
+        "loader/ftloader/rng/sample.py",
+        '.encode("utf-8", "surrogatepass")',
+        '.encode("utf-8")',
+        "unit/loader/rng",
     ),
     "d93d8f9: a shorter dataset is resumed": Fault(
         "loader/ftloader/state/order.py", " or self._drawn <= checked:", ":", "unit/loader/state"
@@ -51,7 +59,10 @@ FAULTS = {
         "unit/loader/cache",
     ),
     "20f0e9f: threads load Pillow's plugins": Fault(
-        "loader/ftloader/decode/pillow.py", "Image.preinit()\nImage.init()\n", "", "unit/loader/decode"
+        "loader/ftloader/decode/pillow.py",
+        "Image.preinit()\nImage.init()\n",
+        "",
+        "unit/loader/decode",
     ),
     "7cb2256: a chain is named after a loader that it lacks": Fault(
         "bench/ftbench/stats/waterfall.py",
@@ -74,7 +85,9 @@ FAULTS = {
     "cb872fb: a dataset forges the audit's all-clear": Fault(
         "safety/ftsafety/audit/cli.py", ' and message["status"] in (2, 3):', ":", "unit/safety"
     ),
-    "edc9b7f: a notebook is asked": Fault("native/machine.py", ' and "JPY_PARENT_PID" not in os.environ', "", "native"),
+    "edc9b7f: a notebook is asked": Fault(
+        "native/machine.py", ' and "JPY_PARENT_PID" not in os.environ', "", "native"
+    ),
     "63a1ec6: a yanked wheel fits ==1.*": Fault(
         "runtime/ftrun/wheels/judge.py", ' and each.version[-2:] != ".*"', "", "unit/runtime"
     ),
@@ -83,7 +96,9 @@ FAULTS = {
 
 def copied(folder: Path, fault: Fault) -> None:
     """Copy the checkout's files into `folder`, and put the fault into one."""
-    listed = subprocess.run(["git", "ls-files"], cwd=CHECKOUT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=CHECKOUT, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
     for name in listed.splitlines():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(CHECKOUT / name, folder / name, follow_symlinks=False)
@@ -94,18 +109,34 @@ def copied(folder: Path, fault: Fault) -> None:
 
 def failures(folder: Path, *arguments: str) -> str:
     """Run ./twins up to the first test that fails; return that, "" if all pass."""
-    done = subprocess.run(["./twins", *arguments, "-x"], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["./twins", *arguments, "-x"], cwd=folder, capture_output=True, text=True, check=False
+    )
     lines = done.stdout.splitlines() or [done.stderr]
-    return next((line for line in lines if line.startswith(("FAILED", "ERROR"))), lines[-1] if done.returncode else "")
+    return next(
+        (line for line in lines if line.startswith(("FAILED", "ERROR"))),
+        lines[-1] if done.returncode else "",
+    )
 
 
 def main(names: list[str]) -> int:
-    """Print for each fault the test that found it; return the number of faults that no test found."""
+    """Print for each fault the test that found it; return the number of faults that no test
+    found.
+    """
     missed = 0
     for name in names or FAULTS:
         with tempfile.TemporaryDirectory() as work:
             copied(Path(work), FAULTS[name])
-            own = ["exec", "ft", "python", "-m", "pytest", "-q", "--quick", f"tests/{FAULTS[name].tests}"]
+            own = [
+                "exec",
+                "ft",
+                "python",
+                "-m",
+                "pytest",
+                "-q",
+                "--quick",
+                f"tests/{FAULTS[name].tests}",
+            ]
             found = failures(Path(work), *own) or failures(Path(work), "test", "--quick")
         missed += not found
         print(f"{name}\n    {found or 'NOT FOUND'}", flush=True)

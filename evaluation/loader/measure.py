@@ -1,12 +1,15 @@
-"""Compare this loader with torch's, a bare loop and plain collation: images, and samples of several shapes.
+"""Compare this loader with torch's, a bare loop and plain collation: images, and samples of several
+shapes.
 
     ./twins exec ft python evaluation/loader/measure.py [CASE ...]
 
-Candidates take turns of one epoch, in random order. They have two workers, "serial" none and "64" 64. Candidates of one
-twin run in one process, so that they share its accidents (malloc's memory, caches, addresses). Those of torch, which
-may fork, have another. All is repeated in several processes. A line has the median, the lowest and the highest of the
-processes' medians, and the same of each process's ratio to the first candidate. "fresh" makes an iterator for each
-epoch, the others have persistent workers. "plain" has a collate_fn that only calls torch's default_collate.
+Candidates take turns of one epoch, in random order. They have two workers, "serial" none and "64"
+64. Candidates of one twin run in one process, so that they share its accidents (malloc's memory,
+    caches, addresses). Those of torch, which
+may fork, have another. All is repeated in several processes. A line has the median, the lowest and
+the highest of the processes' medians, and the same of each process's ratio to the first candidate.
+"fresh" makes an iterator for each epoch, the others have persistent workers. "plain" has a
+collate_fn that only calls torch's default_collate.
 """
 
 import argparse
@@ -50,7 +53,10 @@ class Images(torch.utils.data.Dataset):
     """The benchmark's images, repeated."""
 
     def __init__(self, length, kind):
-        self._length, self._images = length, kind([str(path) for path in default_images(lambda *_: None)])
+        self._length, self._images = (
+            length,
+            kind([str(path) for path in default_images(lambda *_: None)]),
+        )
 
     def __len__(self):
         return self._length
@@ -60,7 +66,9 @@ class Images(torch.utils.data.Dataset):
 
 
 def leaves(count, nbytes):
-    """Make samples of *count* of eight arrays, in turn, so that the working set is the same for any count."""
+    """Make samples of *count* of eight arrays, in turn, so that the working set is the same for any
+    count.
+    """
     arrays = [np.full((nbytes,), leaf, np.uint8) for leaf in range(8)]
     samples = [tuple(arrays[first : first + count]) for first in range(0, 8, count)]
     return lambda index: samples[index % len(samples)] if count > 1 else arrays[index % 8]
@@ -145,7 +153,11 @@ def candidate(name, way):
     else:
         dataset = Repeated(batch_size * number, make)
     workers = 0 if "serial" in way else 64 if way == "64" else WORKERS
-    given = {"batch_size": batch_size, "num_workers": workers, "persistent_workers": workers > 0 and "fresh" not in way}
+    given = {
+        "batch_size": batch_size,
+        "num_workers": workers,
+        "persistent_workers": workers > 0 and "fresh" not in way,
+    }
     if way == "loop":
         loop = BareLoop(dataset, WORKERS, batch_size)
         return lambda: loop.epoch(len(dataset)), loop.close
@@ -158,7 +170,9 @@ def candidate(name, way):
 
 
 def child():
-    """Run an epoch of the candidate that a line of the input names; print the times of it and its first batch."""
+    """Run an epoch of the candidate that a line of the input names; print the times of it and its
+    first batch.
+    """
     torch.set_num_threads(1)
     keep_freed_memory()  # as the loader does, so that the others have the same
     candidates = {}
@@ -175,7 +189,9 @@ def child():
 
 
 def measure(candidates, rounds):
-    """Return each candidate's median times (s) of an epoch and of its first batch, in one set of processes."""
+    """Return each candidate's median times (s) of an epoch and of its first batch, in one set of
+    processes.
+    """
     children = {
         process: subprocess.Popen(
             [TWINS, "exec", process[0], "python", __file__, "--child"],
@@ -202,7 +218,10 @@ def measure(candidates, rounds):
         for each in children.values():
             each.stdin.close()
             each.wait()
-    return {one: [statistics.median(each) for each in zip(*of_one, strict=True)] for one, of_one in turns.items()}
+    return {
+        one: [statistics.median(each) for each in zip(*of_one, strict=True)]
+        for one, of_one in turns.items()
+    }
 
 
 def process_of(way, twin):
@@ -221,16 +240,27 @@ def spread(values, form):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("cases", nargs="*", default=list(CASES), help="; ".join(CASES))
-    parser.add_argument("--rounds", type=int, default=7, help="turns of each candidate in each process (default: 7)")
-    parser.add_argument("--processes", type=int, default=4, help="of each candidate, one after the other (default: 4)")
+    parser.add_argument(
+        "--rounds", type=int, default=7, help="turns of each candidate in each process (default: 7)"
+    )
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=4,
+        help="of each candidate, one after the other (default: 4)",
+    )
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
         child()
         return
-    print("| sample | candidate | samples/s | GB/s | GB/s, first = 1 | first batch, s | first = 1 |")
+    print(
+        "| sample | candidate | samples/s | GB/s | GB/s, first = 1 | first batch, s | first = 1 |"
+    )
     print("|---|---|---:|---:|---:|---:|---:|")
     for case_name in given.cases:
         candidates = CASES[case_name]
@@ -243,7 +273,8 @@ def main():
             ratios = [rate(of_one, one) / rate(of_one, candidates[0]) for of_one in processes]
             firsts = [of_one[one][1] / of_one[candidates[0]][1] for of_one in processes]
             print(
-                f"| {name} | {way}, {twin} | {spread([each / nbytes for each in rates], '{:,.0f}')} "
+                f"| {name} | {way}, {twin} | "
+                f"{spread([each / nbytes for each in rates], '{:,.0f}')} "
                 f"| {statistics.median(rates) / 1e9:.2f} | {spread(ratios, '{:.2f}')} "
                 f"| {spread(first, '{:.3f}')} | {spread(firsts, '{:.2f}')} |",
                 flush=True,

@@ -1,9 +1,11 @@
-"""Time ``next()`` for batches that cost nothing to load: what the loader itself does in the loop's thread.
+"""Time ``next()`` for batches that cost nothing to load: what the loader itself does in the loop's
+thread.
 
     ./twins exec ft python evaluation/loader/ready.py
 
-A dataset gives ready batches of many Python objects. "none" and "torch, none" load in the loop's thread; for "thread"
-the loop waits until a worker has the next batch. In microseconds: the median of the calls.
+A dataset gives ready batches of many Python objects. "none" and "torch, none" load in the loop's
+thread; for "thread" the loop waits until a worker has the next batch. In microseconds: the median
+of the calls.
 """
 
 import collections
@@ -18,7 +20,9 @@ from ftloader import DataLoader
 Point = collections.namedtuple("Point", "x y")
 KINDS = {
     "4,000 lists of 20 pairs": [[(i, float(i)) for i in range(20)] for _ in range(4000)],
-    "3,000 dicts of 12 tensors": [{f"key {n}": torch.zeros(3) for n in range(12)} for _ in range(3000)],
+    "3,000 dicts of 12 tensors": [
+        {f"key {n}": torch.zeros(3) for n in range(12)} for _ in range(3000)
+    ],
     "4,000 namedtuples": [Point(i, float(i)) for i in range(4000)],
     "4,000 strings": ["text"] * 4000,
     "4,000 objects": [object() for _ in range(4000)],
@@ -65,8 +69,13 @@ def main():
     print("| batch | torch, none | none | thread |\n|---|---:|---:|---:|")
     for name, batch in KINDS.items():
         given = {"batch_size": None, "collate_fn": same}
-        torchs, ours = median(Torchs(Ready(batch), **given)), median(DataLoader(Ready(batch), **given))
-        threads = median(DataLoader(Ready(batch), num_workers=1, worker_method="thread", **given), until_ready)
+        torchs, ours = (
+            median(Torchs(Ready(batch), **given)),
+            median(DataLoader(Ready(batch), **given)),
+        )
+        threads = median(
+            DataLoader(Ready(batch), num_workers=1, worker_method="thread", **given), until_ready
+        )
         print(f"| {name} | {torchs:.0f} | {ours:.0f} | {threads:.0f} |")
 
 

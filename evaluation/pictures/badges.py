@@ -21,11 +21,14 @@ def badge(name: str, value: str) -> str:
     """Return the SVG of a badge: *name* on grey, *value* on blue."""
     left, right = (round(len(part) * LETTER + MARGIN) for part in (name, value))
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="{HEIGHT}" role="img">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="{HEIGHT}" '
+        f'role="img">'
         f"<title>{escape(f'{name}: {value}')}</title>"
         f'<rect width="{left + right}" height="{HEIGHT}" rx="3" fill="#005a9c"/>'
-        f'<path d="M3 0h{left - 3}v{HEIGHT}h-{left - 3}a3 3 0 0 1-3-3v-14a3 3 0 0 1 3-3" fill="#555"/>'
-        '<g fill="#fff" text-anchor="middle" font-family="Helvetica,Arial,sans-serif" font-size="11">'
+        f'<path d="M3 0h{left - 3}v{HEIGHT}h-{left - 3}a3 3 0 0 1-3-3v-14a3 3 0 0 1 3-3" '
+        f'fill="#555"/>'
+        '<g fill="#fff" text-anchor="middle" font-family="Helvetica,Arial,sans-serif" '
+        'font-size="11">'
         f'<text x="{left / 2:g}" y="14">{escape(name)}</text>'
         f'<text x="{left + right / 2:g}" y="14">{escape(value)}</text></g></svg>\n'
     )

@@ -1,7 +1,8 @@
 """Record README's terminals, docs/terminal-bench.svg and docs/terminal-repro.svg, from real runs.
 
-The commands run in a pseudo-terminal, so that they print what a user sees. A recording has one part of their output,
-without what a progress display has overwritten and without lines that name folders of the machine.
+The commands run in a pseudo-terminal, so that they print what a user sees. A recording has one part
+of their output, without what a progress display has overwritten and without lines that name folders
+of the machine.
 
     ./twins exec ft python evaluation/pictures/terminal.py
 """
@@ -43,7 +44,9 @@ def output(command: tuple[str, ...], columns: int) -> str:
     """Return what *command* prints on a terminal of *columns* columns."""
     parent, child = pty.openpty()
     environment = os.environ | {"COLUMNS": str(columns), "LINES": "60", "TERM": "xterm-256color"}
-    process = subprocess.Popen(command, cwd=CHECKOUT, env=environment, stdin=child, stdout=child, stderr=child)
+    process = subprocess.Popen(
+        command, cwd=CHECKOUT, env=environment, stdin=child, stdout=child, stderr=child
+    )
     os.close(child)
     parts = []
     # Linux reports the end of a pseudo-terminal as an error.
@@ -62,7 +65,10 @@ def lines(printed: str, recording: Recording) -> list[str]:
     last_drawn = [line.rstrip("\r").rpartition("\r")[2] for line in printed.split("\n")]
     plain = [Text.from_ansi(line).plain for line in last_drawn]
     start = next(number for number, line in enumerate(plain) if re.search(recording.first, line))
-    end = next((n for n, line in enumerate(plain) if n > start and re.search(recording.last, line)), len(plain))
+    end = next(
+        (n for n, line in enumerate(plain) if n > start and re.search(recording.last, line)),
+        len(plain),
+    )
     homes = (str(CHECKOUT), str(Path.home()), tempfile.gettempdir() + "/")
     return [last_drawn[n] for n in range(start, end) if not any(home in plain[n] for home in homes)]
 
@@ -73,7 +79,9 @@ def record(recording: Recording) -> None:
     console.print(Text.assemble(("$ ", "bold green"), recording.shown))
     for line in lines(output(recording.command, recording.columns), recording):
         console.print(Text.from_ansi(line))
-    svg = console.export_svg(title=recording.title, unique_id=recording.picture.removesuffix(".svg"))
+    svg = console.export_svg(
+        title=recording.title, unique_id=recording.picture.removesuffix(".svg")
+    )
     # No font is fetched from the network when somebody looks at the picture.
     svg = re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.S)
     (CHECKOUT / "docs" / recording.picture).write_text(svg)

@@ -1,8 +1,9 @@
-"""Draw README's first picture, docs/throughput.svg: this loader against torch's, as JPEGs decoded per second.
+"""Draw README's first picture, docs/throughput.svg: this loader against torch's, as JPEGs decoded
+per second.
 
-The figures are those of kept runs of ``./twins bench`` at different hours on one machine, their waterfalls of JPEG
-decoding: torch's DataLoader with processes and the GIL, and this loader with threads and without the GIL. The spread is
-that of the runs, from the lowest ratio to the highest.
+The figures are those of kept runs of ``./twins bench`` at different hours on one machine, their
+waterfalls of JPEG decoding: torch's DataLoader with processes and the GIL, and this loader with
+threads and without the GIL. The spread is that of the runs, from the lowest ratio to the highest.
 
     python3 evaluation/pictures/throughput.py
 """
@@ -21,7 +22,8 @@ WIDTH, HEIGHT = 760, 190
 LEFT, LONGEST, BAR = 24, 470, 34
 """Pixels: left edge of the bars, length of the longer bar, height of each."""
 
-# The picture brings its own background, because it cannot know the page's. Colours are those of the report's charts.
+# The picture brings its own background, because it cannot know the page's. Colours are those of the
+# report's charts.
 STYLE = """
   .card { fill: #ffffff; stroke: #d0d7de }
   text { fill: #1c1e21; font: 15px Helvetica, Arial, sans-serif }
@@ -43,7 +45,9 @@ def text(x: float, y: float, content: str, kind: str = "") -> str:
 
 
 def bar(y: float, label: str, rate: float, fastest: float, colour: str) -> str:
-    """Return a labelled bar whose length is *rate*, in samples per second, relative to *fastest*."""
+    """Return a labelled bar whose length is *rate*, in samples per second, relative to
+    *fastest*.
+    """
     length = LONGEST * rate / fastest
     return (
         text(LEFT, y - 8, label)
@@ -58,13 +62,19 @@ def picture(waterfalls: Sequence[dict]) -> str:
     torch = geometric_mean(fall["start"]["value"] for fall in waterfalls)
     fastest = geometric_mean(fall["end"] for fall in waterfalls)
     workers = waterfalls[0]["workers"]
-    summary = f"{torch:,.0f} against {fastest:,.0f} JPEGs per second, {fastest / torch:.2f} times as many"
+    summary = (
+        f"{torch:,.0f} against {fastest:,.0f} JPEGs per second, {fastest / torch:.2f} times as many"
+    )
     return "\n".join(
         (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" role="img">',
+            (
+                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+                f'width="{WIDTH}" role="img">'
+            ),
             f"<title>{summary}</title>",
             f"<style>{STYLE}</style>",
-            f'<rect class="card" x="0.5" y="0.5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="8"/>',
+            f'<rect class="card" x="0.5" y="0.5" width="{WIDTH - 1}" height="{HEIGHT - 1}" '
+            f'rx="8"/>',
             bar(40, f"torch DataLoader, {workers} worker processes", torch, fastest, TORCH),
             bar(112, f"ftloader, {workers} worker threads, no GIL", fastest, fastest, OURS),
             text(LEFT, 172, "JPEGs decoded per second", "soft"),

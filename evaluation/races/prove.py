@@ -1,10 +1,12 @@
-"""Prove that the planted races are real: right samples in one thread and in processes, wrong ones in threads.
+"""Prove that the planted races are real: right samples in one thread and in processes, wrong ones
+in threads.
 
     ./twins exec ft python evaluation/races/prove.py [--seconds 1] [--out FILE] [NAME...]
 
-Each dataset is loaded as a loader does: eight threads take batches of eight indices in random order. The first pass
-("natural") counts samples that are wrong, missing or an exception. If it finds none, a second pass ("paused") inserts
-random pauses between the bytecodes of the file. The sound datasets must show nothing.
+Each dataset is loaded as a loader does: eight threads take batches of eight indices in random
+order. The first pass ("natural") counts samples that are wrong, missing or an exception. If it
+finds none, a second pass ("paused") inserts random pauses between the bytecodes of the file. The
+sound datasets must show nothing.
 """
 
 import argparse
@@ -52,7 +54,12 @@ PAUSED_TOO = {"zip_shared": zipfile.__file__, "wave_reader": wave.__file__}
 @contextlib.contextmanager
 def settings_kept():
     """Restore the settings of the process that some of the datasets change."""
-    folder, dtype, stdout, filters = os.getcwd(), torch.get_default_dtype(), sys.stdout, warnings.filters[:]
+    folder, dtype, stdout, filters = (
+        os.getcwd(),
+        torch.get_default_dtype(),
+        sys.stdout,
+        warnings.filters[:],
+    )
     show = warnings.showwarning, warnings._showwarnmsg_impl
     try:
         yield
@@ -126,7 +133,8 @@ def epoch_in_threads(path, expected, order, deadline):
 
     # As in the loader, each thread has a copy of this one's context.
     workers = [
-        threading.Thread(target=contextvars.copy_context().run, args=(work, number)) for number in range(THREADS)
+        threading.Thread(target=contextvars.copy_context().run, args=(work, number))
+        for number in range(THREADS)
     ]
     for worker in workers:
         worker.start()
@@ -139,7 +147,12 @@ def epoch_in_threads(path, expected, order, deadline):
 
 def epoch_of_stream(dataset, expected, **arguments):
     """Load one epoch of an iterable-style dataset with the loader."""
-    loader = DataLoader(dataset, batch_size=BATCH, collate_fn=lambda samples: list(map(frozen, samples)), **arguments)
+    loader = DataLoader(
+        dataset,
+        batch_size=BATCH,
+        collate_fn=lambda samples: list(map(frozen, samples)),
+        **arguments,
+    )
     got, faults = Counter(), Counter()
     try:
         for batch in loader:
@@ -152,7 +165,9 @@ def epoch_of_stream(dataset, expected, **arguments):
 
 
 def serial(path):
-    """Return the right samples, and the faults of a second load in another order in the same thread."""
+    """Return the right samples, and the faults of a second load in another order in the same
+    thread.
+    """
     dataset = load(path)
     if is_iterable(dataset):
         expected = Counter(map(frozen, dataset))
@@ -184,7 +199,9 @@ def in_processes(path, expected):
 
 
 def pausing(names, share=0.03, longest=0.001):
-    """Return a trace function that pauses threads at random between the bytecodes of these files."""
+    """Return a trace function that pauses threads at random between the bytecodes of these
+    files.
+    """
     dice = random.Random(0)
 
     def step(frame, event, argument):
@@ -202,13 +219,17 @@ def pausing(names, share=0.03, longest=0.001):
 
 
 def in_threads(path, expected, seconds, rounds, stop_at_fault):
-    """Load epochs in threads until the time is up; return loads, faults, epochs, and epochs with a fault."""
+    """Load epochs in threads until the time is up; return loads, faults, epochs, and epochs with a
+    fault.
+    """
     end = time.monotonic() + seconds
     loads, faults, epochs, bad = 0, Counter(), 0, 0
     while epochs < rounds or time.monotonic() < end:
         with settings_kept():
             if isinstance(expected, Counter):
-                some, more = epoch_of_stream(load(path), expected, num_workers=THREADS, worker_method="thread")
+                some, more = epoch_of_stream(
+                    load(path), expected, num_workers=THREADS, worker_method="thread"
+                )
             else:
                 some, more = epoch_in_threads(path, expected, epochs, time.monotonic() + seconds)
         loads, faults, epochs, bad = loads + some, faults + more, epochs + 1, bad + bool(more)
@@ -277,23 +298,39 @@ def verdict(path, result):
 def row(path, result):
     what, faults = verdict(path, result)
     natural = result.get("natural") or {"loads": 0, "faults": {}, "epochs": 0, "bad_epochs": 0}
-    share = f"{sum(natural['faults'].values()) / natural['loads']:.2%}" if natural["loads"] else "crash"
+    share = (
+        f"{sum(natural['faults'].values()) / natural['loads']:.2%}" if natural["loads"] else "crash"
+    )
     seen = ", ".join(f"{kind} ×{number}" for kind, number in Counter(faults).most_common(4))
-    elsewhere = "; ".join(f"{key}: {result[key]}" for key in ("serial", "processes") if result.get(key))
+    elsewhere = "; ".join(
+        f"{key}: {result[key]}" for key in ("serial", "processes") if result.get(key)
+    )
     epochs = f"{natural['bad_epochs']}/{natural['epochs']}"
-    return f"| {path.parent.name}/{path.stem} | {what} | {share} | {epochs} | {seen} | {elsewhere} |"
+    return (
+        f"| {path.parent.name}/{path.stem} | {what} | {share} | {epochs} | {seen} | {elsewhere} |"
+    )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help="these alone; without: all")
-    parser.add_argument("--seconds", type=float, default=1.0, help="how long each is loaded in threads (default: 1)")
+    parser.add_argument(
+        "--seconds", type=float, default=1.0, help="how long each is loaded in threads (default: 1)"
+    )
     parser.add_argument("--out", type=Path, help="write the table to this file, too")
     arguments = parser.parse_args()
     if getattr(sys, "_is_gil_enabled", lambda: True)():
-        sys.exit("prove.py needs a free-threaded Python: ./twins exec ft python evaluation/races/prove.py")
+        sys.exit(
+            "prove.py needs a free-threaded Python: ./twins exec ft python "
+            "evaluation/races/prove.py"
+        )
     np.seterr(all="ignore")
-    lines = ["| dataset | shown | wrong, natural | epochs with a fault | what is seen | elsewhere |", "|-|-|-|-|-|-|"]
+    lines = [
+        "| dataset | shown | wrong, natural | epochs with a fault | what is seen | elsewhere |",
+        "|-|-|-|-|-|-|",
+    ]
     print(*lines, sep="\n", flush=True)
     scratch = Path(tempfile.mkdtemp(prefix="races-"))
     tempfile.tempdir = os.environ["TMPDIR"] = str(scratch)

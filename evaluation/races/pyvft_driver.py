@@ -1,7 +1,8 @@
-"""Program that measure.py runs for pyvft: import a script that loads a dataset in threads, and say if pyvft saw races.
+"""Program that measure.py runs for pyvft: import a script that loads a dataset in threads, and say
+if pyvft saw races.
 
-pyvft rewrites what is imported within its context. NumPy, rewritten, cannot be imported (pyvft does not mangle names of
-the form __name), so the libraries are imported before.
+pyvft rewrites what is imported within its context. NumPy, rewritten, cannot be imported (pyvft does
+not mangle names of the form __name), so the libraries are imported before.
 """
 
 import sys

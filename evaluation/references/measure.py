@@ -1,13 +1,16 @@
-"""Counts changes of reference counts that threads share, by type of the object, in one batch of the loader.
+"""Counts changes of reference counts that threads share, by type of the object, in one batch of the
+loader.
 
-Without the GIL, a thread changes the count of an object that another thread made by an atomic operation on memory that
-both use. On many CPUs this costs more the more threads do it to the same object. CPython needs ``counts.patch``, which
-counts these changes. Changes made by extension modules other than CPython's own are not counted.
+Without the GIL, a thread changes the count of an object that another thread made by an atomic
+operation on memory that both use. On many CPUs this costs more the more threads do it to the same
+object. CPython needs ``counts.patch``, which counts these changes. Changes made by extension
+modules other than CPython's own are not counted.
 
     docker/fetch-cpython 3.13 trixie /tmp/counting
     patch -p1 -d /tmp/counting/cpython <evaluation/references/counts.patch
-    docker/build-cpython --twin ft --source /tmp/counting/cpython --prefix /tmp/counting/python --no-pgo
-    FT_PYTHON=/tmp/counting/python/bin/python3.13t ./twins exec ft python -m evaluation.references.measure
+    docker/build-cpython --twin ft --source /tmp/counting/cpython --prefix /tmp/counting/python
+    --no-pgo FT_PYTHON=/tmp/counting/python/bin/python3.13t ./twins exec ft python -m
+    evaluation.references.measure
 """
 
 import ctypes
@@ -51,7 +54,9 @@ class Tensors(Integers):
 
 def changes(dataset: Integers, batch_size: int, threads: int) -> dict[str, float]:
     """Return the changes in a batch by the name of the objects' type."""
-    batches = iter(DataLoader(dataset, batch_size=batch_size, num_workers=threads, worker_method="thread"))
+    batches = iter(
+        DataLoader(dataset, batch_size=batch_size, num_workers=threads, worker_method="thread")
+    )
     for _ in range(WARM_UP):
         next(batches)
     before = {slot.type: slot.number for slot in TABLE}
@@ -71,5 +76,7 @@ warnings.simplefilter("ignore")  # more threads than CPUs
 for dataset, batch_size in ((Integers(), 1024), (Tensors(), 64)):
     for threads in (1, 2, 8, 32, 64):
         found = changes(dataset, batch_size, threads)
-        most = ", ".join(f"{name} {n:.0f}" for name, n in sorted(found.items(), key=lambda each: -each[1])[:12])
+        most = ", ".join(
+            f"{name} {n:.0f}" for name, n in sorted(found.items(), key=lambda each: -each[1])[:12]
+        )
         print(f"{threads} threads, {batch_size} samples: {sum(found.values()):.0f}: {most}")

@@ -1,7 +1,9 @@
-"""``python -m evaluation.trust.measure``: does the benchmark find planted differences, and no others?
+"""``python -m evaluation.trust.measure``: does the benchmark find planted differences, and no
+others?
 
-Real runs on this machine, planned and stopped as every run is, measure A, A again, and A with more work planted, which
-must be found. docs/method.md has the results; tests/unit/bench/test_verdicts.py does the same on simulated figures.
+Real runs on this machine, planned and stopped as every run is, measure A, A again, and A with more
+work planted, which must be found. docs/method.md has the results; tests/unit/bench/test_verdicts.py
+does the same on simulated figures.
 """
 
 import argparse
@@ -57,7 +59,8 @@ rounds of all runs together show what longer runs find. Interrupt it whenever yo
 # Trials import the planted scenario from here.
 ROOT = Path(__file__).resolve().parents[2]
 NO_DIFFERENCE_WANTED, FOUND_WANTED = 0.95, 0.90
-# Numbers of rounds to draw from all measured ones, and how often. Draws of more than half of them would be too alike.
+# Numbers of rounds to draw from all measured ones, and how often. Draws of more than half of them
+# would be too alike.
 DRAWN = (3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 DRAWS = 400
 # Percentages by which drawn rounds of A again are slowed: differences that need not be planted.
@@ -84,7 +87,9 @@ class Measured(NamedTuple):
     figures: Mapping[str, float]
     """The scenario's main metric: a process's contribution to a round."""
     turns: Mapping[str, Sequence[Sequence[float]]] = {}
-    """The turns that count (ftbench.stats.turns.of_trial); empty, or empty lists, if the figure is not made of any."""
+    """The turns that count (ftbench.stats.turns.of_trial); empty, or empty lists, if the figure is
+    not made of any.
+    """
 
 
 @dataclass
@@ -113,7 +118,9 @@ class Tally:
             self.total += 1
             self.ratios.append(r.ratio)
             self.right += statistics.verdict(r) == self.verdict
-            self.covered += r.low is not None and r.high is not None and r.low <= self.truth <= r.high
+            self.covered += (
+                r.low is not None and r.high is not None and r.low <= self.truth <= r.high
+            )
 
     @property
     def verdict(self) -> Verdict:
@@ -133,8 +140,10 @@ class Tally:
             return f"{self.title}: no run was finished"
         state = "as wanted" if self.share >= self.wanted else "too few"
         return (
-            f"{self.title}: {self.right} of {self.total} comparisons ({self.share:.1%}; wanted at least "
-            f"{self.wanted:.0%}: {state}); intervals hold the truth in {self.covered / self.total:.1%}; ratios "
+            f"{self.title}: {self.right} of {self.total} comparisons ({self.share:.1%}; wanted "
+            f"at least "
+            f"{self.wanted:.0%}: {state}); intervals hold the truth in "
+            f"{self.covered / self.total:.1%}; ratios "
             f"{min(self.ratios):.3f} to {max(self.ratios):.3f}"
         )
 
@@ -161,25 +170,54 @@ def parser() -> argparse.ArgumentParser:
     difference = f"the planted difference, a multiple of {planted.STEP} (default: %(default)s)"
     add = result.add_argument
     what = f"what to measure: {', '.join(planted.PLACES)} (default: %(default)s)"
-    add("scenario", nargs="?", choices=planted.PLACES, default="pillow", metavar="SCENARIO", help=what)
+    add(
+        "scenario",
+        nargs="?",
+        choices=planted.PLACES,
+        default="pillow",
+        metavar="SCENARIO",
+        help=what,
+    )
     add("--runs", type=runs, default=20, metavar="N", help="number of runs (default: %(default)s)")
-    add("--seconds", type=seconds, metavar="S", help="length of a run (default: that of the scenario's --quick)")
+    add(
+        "--seconds",
+        type=seconds,
+        metavar="S",
+        help="length of a run (default: that of the scenario's --quick)",
+    )
     add("--percent", type=percent, default=10, metavar="P", help=difference)
-    vary = f"let turns of A again, and of more work, vary by this pattern: {', '.join(PATTERNS)}; pillow only"
+    vary = (
+        f"let turns of A again, and of more work, vary by this pattern: "
+        f"{', '.join(PATTERNS)}; pillow only"
+    )
     add("--vary", choices=PATTERNS, metavar="PATTERN", help=vary)
-    add("--load", type=share, metavar="CPUS", help="keep this part of a CPU busy, in bursts (0.3, say)")
-    add("--again", type=Path, metavar="FILE", help="measure nothing: judge the rounds again that --out has written")
+    add(
+        "--load",
+        type=share,
+        metavar="CPUS",
+        help="keep this part of a CPU busy, in bursts (0.3, say)",
+    )
+    add(
+        "--again",
+        type=Path,
+        metavar="FILE",
+        help="measure nothing: judge the rounds again that --out has written",
+    )
     add("--out", type=Path, metavar="FILE", help="write the figures there, as JSON")
     return result
 
 
 @contextlib.contextmanager
 def load(share: float | None) -> Iterator[None]:
-    """Keep this share of a CPU busy during the context, in bursts, by a process that ends with this one; None: idle."""
+    """Keep this share of a CPU busy during the context, in bursts, by a process that ends with this
+    one; None: idle.
+    """
     if share is None:
         yield
         return
-    bursts = subprocess.Popen([sys.executable, "-c", LOAD, str(share), str(os.getpid()), *map(str, BURSTS)])
+    bursts = subprocess.Popen(
+        [sys.executable, "-c", LOAD, str(share), str(os.getpid()), *map(str, BURSTS)]
+    )
     try:
         yield
     finally:
@@ -207,7 +245,8 @@ def setup() -> str:
     """Return the machine and the interpreter in a line."""
     python, cpu = environment.interpreter(), environment.cpu()
     return (
-        f"{cpu['model']}, {cpu['usable']} of {cpu['count']} CPUs; Python {python['version']} ({python['twin']}, "
+        f"{cpu['model']}, {cpu['usable']} of {cpu['count']} CPUs; Python {python['version']} "
+        f"({python['twin']}, "
         f"{python['build']}); revision {environment.revision()['commit'][:12]}"
     )
 
@@ -215,23 +254,33 @@ def setup() -> str:
 class Trust:
     """The trials and their judgement. Owned by the main thread."""
 
-    def __init__(self, place: str, percent: int, config: str, usable_cpus: int, vary: str | None = None):
+    def __init__(
+        self, place: str, percent: int, config: str, usable_cpus: int, vary: str | None = None
+    ):
         self._percent = percent
         self._config = config
         self._usable_cpus = usable_cpus
-        self._scenario = (planted.varied(vary) if vary else planted.PLACES[place]).scenario(config, percent)
+        self._scenario = (planted.varied(vary) if vary else planted.PLACES[place]).scenario(
+            config, percent
+        )
         self._metric = self._scenario.metrics[0]
         # Other scenarios are not stopped by their intervals, or Measurement does it.
         self._stops = place == "pillow"
-        of_config = self._scenario.plan.ranked((config,), self._scenario.workers(usable_cpus), quick=False)
+        of_config = self._scenario.plan.ranked(
+            (config,), self._scenario.workers(usable_cpus), quick=False
+        )
         self.candidates = [c for _, c in of_config]
         of = {c.key: c.case for c in self.candidates}
         pairs = self._scenario.plan.pairs(self.candidates)
-        self._same, self._more = ([p for p in pairs if of[p.numerator] == case] for case in ("b", "more"))
+        self._same, self._more = (
+            [p for p in pairs if of[p.numerator] == case] for case in ("b", "more")
+        )
         self.kept: list[Kept] = []
         self.said = self.tallies()
 
-    def measure(self, runs: int, results: Results, interruption: Interruption, shown: Display) -> None:
+    def measure(
+        self, runs: int, results: Results, interruption: Interruption, shown: Display
+    ) -> None:
         """Make all runs. If anything stops them, `kept` and `said` have the finished rounds."""
         sources = Sources(None, lambda title: interruption.checked(shown.step(title)), shown.note)
         sources.get(self._scenario.source)
@@ -246,23 +295,36 @@ class Trust:
                 kept = len(results.skipped)
                 measurement = Measurement(self._scenario, results.options, connected, shown)
                 end = time.monotonic() + seconds
-                for entry in measurement.rounds(sources, interruption, lambda: end - time.monotonic()):
+                for entry in measurement.rounds(
+                    sources, interruption, lambda: end - time.monotonic()
+                ):
                     trials = {trial.candidate: trial for trial in entry.rounds[-1].trials}
                     if len(trials) < len(self.candidates):
                         skipped = [f"{each.what}: {each.why}" for each in results.skipped[kept:]]
                         why = "; ".join(skipped + [failure.reason for failure in entry.failures])
                         raise TrialFailed(why or "a candidate could not be measured")
-                    run.rounds.append({key: trial.metrics[self._metric] for key, trial in trials.items()})
-                    values = {key: turns.of_trial(trial, self._metric) for key, trial in trials.items()}
-                    run.turns.append({k: [[round(s, 5) for s in one] for one in of] for k, of in values.items()})
+                    run.rounds.append(
+                        {key: trial.metrics[self._metric] for key, trial in trials.items()}
+                    )
+                    values = {
+                        key: turns.of_trial(trial, self._metric) for key, trial in trials.items()
+                    }
+                    run.turns.append(
+                        {k: [[round(s, 5) for s in one] for one in of] for k, of in values.items()}
+                    )
                     if self._stops and self._enough(run.measured):
                         break
                 if not run.rounds:
                     raise TrialFailed(f"no round was finished in {seconds:g} seconds")
-                run.disturbed = marks(from_json(Disturbance, between(before, counters())), self._usable_cpus)
+                run.disturbed = marks(
+                    from_json(Disturbance, between(before, counters())), self._usable_cpus
+                )
                 self.judge(run)
                 loaded = f" (disturbed: {'; '.join(run.disturbed)})" if run.disturbed else ""
-                shown.note(f"run {number + 1} of {runs}: {'; '.join(tally.line() for tally in self.said)}{loaded}")
+                shown.note(
+                    f"run {number + 1} of {runs}: "
+                    f"{'; '.join(tally.line() for tally in self.said)}{loaded}"
+                )
 
     def judge(self, run: Kept) -> None:
         """Count the verdicts on a run's rounds."""
@@ -270,7 +332,9 @@ class Trust:
             tally.count(run.measured)
 
     def _enough(self, rounds: Sequence[Measured]) -> bool:
-        """True if a run may stop for the width of its intervals, as others do (ftbench.stats.waterfall.precise)."""
+        """True if a run may stop for the width of its intervals, as others do
+        (ftbench.stats.waterfall.precise).
+        """
         if len(rounds) < waterfall.FEWEST_TO_STOP:
             return False
         found = [_ratio(rounds, self._metric, pair) for pair in (*self._same, *self._more)]
@@ -286,7 +350,12 @@ class Trust:
         """Return new tallies of both questions."""
         found, truth = f"{self._percent}% more work, found", self._changed(self._percent)
         return (
-            Tally("A against A, no difference reported", NO_DIFFERENCE_WANTED, self._metric, self._same),
+            Tally(
+                "A against A, no difference reported",
+                NO_DIFFERENCE_WANTED,
+                self._metric,
+                self._same,
+            ),
             Tally(found, FOUND_WANTED, self._metric, self._more, truth),
         )
 
@@ -300,7 +369,14 @@ class Trust:
             if 2 * size <= len(rounds):
                 rng = random.Random(size)
                 supposed = (
-                    Tally(f"{p}% found", FOUND_WANTED, self._metric, self._same, self._changed(p), True)
+                    Tally(
+                        f"{p}% found",
+                        FOUND_WANTED,
+                        self._metric,
+                        self._same,
+                        self._changed(p),
+                        True,
+                    )
                     for p in SUPPOSED
                 )
                 tallies = [*self.tallies(), *supposed]
@@ -316,15 +392,26 @@ class Trust:
         rounds = list(itertools.chain.from_iterable(run.measured for run in self.kept))
         numbers = [len(run.rounds) for run in self.kept] or [0]
         print(where)
-        print(f"{options.scenario}, {options.seconds} s a run: {min(numbers)} to {max(numbers)} rounds")
+        print(
+            f"{options.scenario}, {options.seconds} s a run: {min(numbers)} to {max(numbers)} "
+            f"rounds"
+        )
         for tally in self.said:
             print(tally.line())
         drawn = self.drawn(rounds)
         if drawn:
             title = f"Rounds drawn {DRAWS} times from the {len(rounds)} measured"
-            table = Table("rounds a run", *(tally.title for tally in drawn[0][1]), title=title, title_justify="left")
+            table = Table(
+                "rounds a run",
+                *(tally.title for tally in drawn[0][1]),
+                title=title,
+                title_justify="left",
+            )
             for number, said in drawn:
-                shares = (f"{tally.share:.1%}, interval right {tally.covered / tally.total:.1%}" for tally in said)
+                shares = (
+                    f"{tally.share:.1%}, interval right {tally.covered / tally.total:.1%}"
+                    for tally in said
+                )
                 table.add_row(str(number), *shares)
             Console().print(table)
         return {
@@ -338,7 +425,9 @@ class Trust:
             "drawn": [
                 {
                     "rounds": number,
-                    "tallies": {t.title: {"share": t.share, "covered": t.covered / t.total} for t in said},
+                    "tallies": {
+                        t.title: {"share": t.share, "covered": t.covered / t.total} for t in said
+                    },
                 }
                 for number, said in drawn
             ],
@@ -347,7 +436,9 @@ class Trust:
 
 
 def written(trust: Trust, content: dict, out: Path | None, status: int) -> int:
-    """Write the content to *out*, if given; return the exit status, which is *status* unless that is 0."""
+    """Write the content to *out*, if given; return the exit status, which is *status* unless that
+    is 0.
+    """
     if out:
         try:
             write_atomically(out, (json.dumps(content) + "\n").encode())
@@ -367,9 +458,14 @@ def again(options: argparse.Namespace) -> int:
         options.vary = kept.get("vary")
         config = next(iter(runs[0].rounds[0])).partition("/")[0]  # of a candidate's key
     except (OSError, ValueError, LookupError, TypeError, StopIteration) as error:
-        print(f"trust: --again {options.again} is no file that --out has written: {error!r}", file=sys.stderr)
+        print(
+            f"trust: --again {options.again} is no file that --out has written: {error!r}",
+            file=sys.stderr,
+        )
         return 2
-    trust = Trust(options.scenario, options.percent, config, environment.cpu()["usable"], options.vary)
+    trust = Trust(
+        options.scenario, options.percent, config, environment.cpu()["usable"], options.vary
+    )
     for run in runs:
         trust.kept.append(run)
         trust.judge(run)
@@ -388,11 +484,19 @@ def main(arguments: list[str] | None = None) -> int:
         return again(options)
     options.seconds = options.seconds or int(planted.PLACES[options.scenario].amount.seconds)
     config = environment.interpreter()["twin"]
-    trust = Trust(options.scenario, options.percent, config, environment.cpu()["usable"], options.vary)
+    trust = Trust(
+        options.scenario, options.percent, config, environment.cpu()["usable"], options.vary
+    )
     status = 0
     with Interruption() as interruption:
         try:
-            given = {"quick": True, "out": "", "budget": options.seconds, "configs": [config], "twins": {}}
+            given = {
+                "quick": True,
+                "out": "",
+                "budget": options.seconds,
+                "configs": [config],
+                "twins": {},
+            }
             results = Results(Options(scenarios=["trust"], **given))
             with Display(results) as shown, load(options.load):
                 trust.measure(options.runs, results, interruption, shown)

@@ -1,8 +1,9 @@
 """Scenarios with a known difference in them, for ``python -m evaluation.trust.measure``.
 
-Each is a scenario of the benchmark in one case, measured three times in the same rounds: A, A again, and A with more
-work. Where the scenario measures its cases inside a process (Scenario.inside), the three are neighbouring turns of one
-process; elsewhere, each has processes of its own. `varied` gives A again and A with more work turns that vary.
+Each is a scenario of the benchmark in one case, measured three times in the same rounds: A, A
+again, and A with more work. Where the scenario measures its cases inside a process
+(Scenario.inside), the three are neighbouring turns of one process; elsewhere, each has processes of
+its own. `varied` gives A again and A with more work turns that vary.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ PREFIX = "planted-"
 VARIED = "-varied-"
 # Metrics that are the same work in less or more time.
 RATES = ("throughput", "gb_per_s")
-# The number of times that a sample is loaded, on average over all turns, where the turns of a candidate vary.
+# The number of times that a sample is loaded, on average over all turns, where the turns of a
+# candidate vary.
 TIMES = 1.3
 # Of the multiples of this, the fractional parts fill the interval from 0 to 1 evenly.
 GOLDEN = 0.618034
@@ -43,7 +45,8 @@ def _more_batches(task: Task, base: Scenario, percent: int) -> Turns:
     metrics = result["metrics"]
     return {
         **result,
-        "metrics": metrics | {name: metrics[name] * wanted / loaded for name in RATES if name in metrics},
+        "metrics": metrics
+        | {name: metrics[name] * wanted / loaded for name in RATES if name in metrics},
         "samples": counted * task.turns * task.batch_size,
         "batches": counted * task.turns,
         "asked": counted * task.turns,
@@ -52,7 +55,9 @@ def _more_batches(task: Task, base: Scenario, percent: int) -> Turns:
 
 
 class Repeated:
-    """Dataset that loads some samples more than once. `times`, the mean number of times, is set between turns."""
+    """Dataset that loads some samples more than once. `times`, the mean number of times, is set
+    between turns.
+    """
 
     def __init__(self, dataset: Any):
         self._dataset, self.times = dataset, TIMES
@@ -95,8 +100,12 @@ def varied(pattern: str) -> Planting:
     return dataclasses.replace(place, measure=measure, pattern=pattern)
 
 
-def _longer_steps(measure: Callable[[Task, float], Turns]) -> Callable[[Task, Scenario, int], Turns]:
-    """Return a function that measures with *percent* more work in each step of the loop while the loader loads."""
+def _longer_steps(
+    measure: Callable[[Task, float], Turns],
+) -> Callable[[Task, Scenario, int], Turns]:
+    """Return a function that measures with *percent* more work in each step of the loop while the
+    loader loads.
+    """
     return lambda task, base, percent: measure(task, 1 + percent / 100)
 
 
@@ -107,15 +116,21 @@ class Planting:
     base: Scenario
     case: str
     amount: Amount
-    """The work of a turn. Batches per worker: a multiple of 10, so that 10% more work is a whole number of batches."""
+    """The work of a turn. Batches per worker: a multiple of 10, so that 10% more work is a whole
+    number of batches.
+    """
     measure: Callable[[Task, Scenario, int], Turns] = _more_batches
     workers: int | None = None
     """Number of workers, None for the scenario's own."""
     pattern: str = ""
-    """How the turns of the other two vary (`varied`); "" if not. Then threads alone are measured."""
+    """How the turns of the other two vary (`varied`); "" if not. Then threads alone are
+    measured.
+    """
 
     def scenario(self, config: str, percent: int) -> Scenario:
-        """Return the scenario: A against itself and against *percent* more work, in one configuration."""
+        """Return the scenario: A against itself and against *percent* more work, in one
+        configuration.
+        """
         base, like = self.base, self.base.case(self.case)
 
         def dataset(task: Task) -> Any:
@@ -124,13 +139,17 @@ class Planting:
             return base.dataset(dataclasses.replace(task, paths=paths))
 
         def measure(task: Task) -> Turns:
-            of = dataclasses.replace(task, scenario=dataclasses.replace(base, dataset=dataset), case=self.case)
+            of = dataclasses.replace(
+                task, scenario=dataclasses.replace(base, dataset=dataset), case=self.case
+            )
             return self.measure(of, base, task.parameters["percent"])
 
         def case(name: str, title: str, more: int) -> Case:
             parameters = {**like.parameters, "percent": more, "steady": name == "a"}
             amounts = {"full": self.amount, "quick": self.amount}
-            return dataclasses.replace(like, name=name, title=title, parameters=parameters, value=more, **amounts)
+            return dataclasses.replace(
+                like, name=name, title=title, parameters=parameters, value=more, **amounts
+            )
 
         methods = ("thread",) if self.pattern else ("thread", "process")
         sides = [Side(config, f"loader-{workers}") for workers in methods]
@@ -144,11 +163,19 @@ class Planting:
             # With threads and with processes: A again, and more work, each against A.
             plan=ComparisonPlan(
                 tuple(
-                    Comparison(dataclasses.replace(side, case=other), dataclasses.replace(side, case="a"), importance=0)
+                    Comparison(
+                        dataclasses.replace(side, case=other),
+                        dataclasses.replace(side, case="a"),
+                        importance=0,
+                    )
                     for other in ("b", "more")
                     for side in sides
                 ),
-                (case("a", "A", 0), case("b", "A again", 0), case("more", f"{percent}% more work", percent)),
+                (
+                    case("a", "A", 0),
+                    case("b", "A again", 0),
+                    case("more", f"{percent}% more work", percent),
+                ),
             ),
             case_axis="work",
             case_unit="percent more",
@@ -162,18 +189,31 @@ PLACES = {
     planting.base.name: planting
     for planting in (
         Planting(pillow.SCENARIO, "", Amount(4, 20, turns=8, seconds=180)),
-        # A turn is as long as in a quick run, which has 300 s for four processes of two cases; these are two, of three.
+        # A turn is as long as in a quick run, which has 300 s for four processes of two cases;
+        # these are two, of three.
         Planting(SCENARIOS["augment"], "heavy", Amount(3, 10, turns=6, seconds=210)),
         Planting(SCENARIOS["raw-size"], "4-MiB", Amount(4, 10, turns=6, seconds=120)),
         Planting(SCENARIOS["raw-transfer"], "numpy-pickled", Amount(4, 10, turns=6, seconds=120)),
-        Planting(SCENARIOS["latency-requests"], "50-ms", Amount(1, 10, turns=4, seconds=180), workers=8),
-        Planting(interference.SCENARIO, "own", interference.SCENARIO.quick, _longer_steps(interference.measure)),
+        Planting(
+            SCENARIOS["latency-requests"], "50-ms", Amount(1, 10, turns=4, seconds=180), workers=8
+        ),
+        Planting(
+            interference.SCENARIO,
+            "own",
+            interference.SCENARIO.quick,
+            _longer_steps(interference.measure),
+        ),
         # A step as long as the training: more training is as much more of a step.
-        Planting(overlap.SCENARIO, "2", Amount(8, 4, turns=6, seconds=240), _longer_steps(overlap.measure)),
+        Planting(
+            overlap.SCENARIO,
+            "2",
+            Amount(8, 4, turns=6, seconds=240),
+            _longer_steps(overlap.measure),
+        ),
     )
 }
-"""The places by name. The seconds are those of a quick run of the scenario; in pillow, of one with one candidate more.
-Those of augment give it as many turns as a quick run has."""
+"""The places by name. The seconds are those of a quick run of the scenario; in pillow, of one with
+one candidate more. Those of augment give it as many turns as a quick run has."""
 
 
 def __getattr__(name: str) -> Scenario:

@@ -1,8 +1,10 @@
-"""``python -m evaluation.trust.simulate``: how often are verdicts and intervals right where a candidate's turns vary?
+"""``python -m evaluation.trust.simulate``: how often are verdicts and intervals right where a
+candidate's turns vary?
 
-Simulated runs, whose truth is known, go through the benchmark's own functions: cycles that other load disturbs leave,
-figures are made from the rest, and runs end when their intervals are narrow. A is steady. B's turns vary by a pattern
-(evaluation.trust.variation). In the long run B is as fast as A, or 10% slower. docs/method.md has the table.
+Simulated runs, whose truth is known, go through the benchmark's own functions: cycles that other
+load disturbs leave, figures are made from the rest, and runs end when their intervals are narrow. A
+is steady. B's turns vary by a pattern (evaluation.trust.variation). In the long run B is as fast as
+A, or 10% slower. docs/method.md has the table.
 """
 
 import argparse
@@ -28,10 +30,13 @@ from ftbench.stats.statistics import Ratio
 
 CPUS = 2
 TURN_SECONDS = 0.35
-"""A turn of A on a quiet machine. The candidates of a round, of which A and B are two, have one each in a cycle."""
+"""A turn of A on a quiet machine. The candidates of a round, of which A and B are two, have one
+each in a cycle.
+"""
 NAMES = "ABCDE"
 CANDIDATES = len(NAMES)
-# Standard deviations of the logarithms of a turn and of a process, as steady candidates have them (docs/method.md).
+# Standard deviations of the logarithms of a turn and of a process, as steady candidates have them
+# (docs/method.md).
 TURNS_VARY, PROCESSES_VARY = 0.04, 0.014
 RATE_BESIDE = 0.7
 """Speed of two workers on two CPUs while another program uses a CPU."""
@@ -41,7 +46,9 @@ SIZES = ((3, 3, 4), (3, 3, 10), (5, 7, 10), (5, 12, 10))
 
 
 class Load:
-    """Bursts of other load: one CPU is busy from each start to the next end. The time begins at 0 s."""
+    """Bursts of other load: one CPU is busy from each start to the next end. The time begins at 0
+    s.
+    """
 
     def __init__(self, rng: random.Random, share: float, seconds: float):
         self._ends = [0.0]  # of pauses and bursts, in turn
@@ -51,7 +58,9 @@ class Load:
             self._ends += [self._ends[-1] + pause, self._ends[-1] + pause + burst]
 
     def run(self, begin: float, work: float) -> tuple[float, float]:
-        """Return (seconds that *work* seconds of quiet work take from *begin* on, seconds of them beside load)."""
+        """Return (seconds that *work* seconds of quiet work take from *begin* on, seconds of them
+        beside load).
+        """
         now, beside = begin, 0.0
         place = bisect.bisect_right(self._ends, now)
         while True:
@@ -68,9 +77,12 @@ class Load:
 
 
 def trial(name: str, seconds: Sequence[float], beside: Sequence[float]) -> Trial:
-    """Return a trial with these turns (s); *beside*: the seconds of each turn that another program used a CPU."""
+    """Return a trial with these turns (s); *beside*: the seconds of each turn that another program
+    used a CPU.
+    """
     loads = [
-        Disturbance(whole, CPUS, busy / whole * 0.6, 0.0, None) for whole, busy in zip(seconds, beside, strict=True)
+        Disturbance(whole, CPUS, busy / whole * 0.6, 0.0, None)
+        for whole, busy in zip(seconds, beside, strict=True)
     ]
     return Trial(
         name,
@@ -90,8 +102,12 @@ def trial(name: str, seconds: Sequence[float], beside: Sequence[float]) -> Trial
     )
 
 
-def round_of(rng: random.Random, pattern: str, difference: float, number: int, share: float) -> list[Trial]:
-    """Return the trials of A and B in a round of *number* turns; B has *difference* times A's work."""
+def round_of(
+    rng: random.Random, pattern: str, difference: float, number: int, share: float
+) -> list[Trial]:
+    """Return the trials of A and B in a round of *number* turns; B has *difference* times A's
+    work.
+    """
     load = Load(rng, share, 3 * CANDIDATES * number * TURN_SECONDS)
     works = [PATTERNS["steady"](rng, number) for _ in range(CANDIDATES)]
     works[1] = [difference * work for work in PATTERNS[pattern](rng, number)]
@@ -113,8 +129,12 @@ def round_of(rng: random.Random, pattern: str, difference: float, number: int, s
     return [cycles.without(each, left_out) for each in trials[:2]] if left_out else trials[:2]
 
 
-def run(rng: random.Random, pattern: str, difference: float, size: tuple[int, int, int], share: float) -> Ratio:
-    """Return B's ratio to A in one run, which ends when the interval is narrow, as other runs do."""
+def run(
+    rng: random.Random, pattern: str, difference: float, size: tuple[int, int, int], share: float
+) -> Ratio:
+    """Return B's ratio to A in one run, which ends when the interval is narrow, as other runs
+    do.
+    """
     fewest, most, number = size
     rounds: list[list[Trial]] = []
     while True:
@@ -122,7 +142,9 @@ def run(rng: random.Random, pattern: str, difference: float, size: tuple[int, in
         if len(rounds) < fewest:
             continue
         a, b = ([one[place] for one in rounds] for place in (0, 1))
-        predicted = turns.predict(*([turns.of_trial(each, "throughput") for each in side] for side in (b, a)))
+        predicted = turns.predict(
+            *([turns.of_trial(each, "throughput") for each in side] for side in (b, a))
+        )
         values = ([each.metrics["throughput"] for each in side] for side in (b, a))
         ratio = statistics.ratio(*values, predicted)
         assert ratio.low and ratio.high
@@ -147,23 +169,35 @@ def outcome(pattern: str, size: tuple[int, int, int], share: float, runs: int) -
     rng = random.Random(f"{pattern} {size} {share}")
     same = [run(rng, pattern, 1.0, size, share) for _ in range(runs)]
     slower = [run(rng, pattern, SLOWER, size, share) for _ in range(runs)]
-    held = sum(r.low <= truth <= r.high for rs, truth in ((same, 1), (slower, 1 / SLOWER)) for r in rs)  # type: ignore[operator]
+    held = sum(
+        r.low <= truth <= r.high for rs, truth in ((same, 1), (slower, 1 / SLOWER)) for r in rs
+    )  # type: ignore[operator]
     return Outcome(
-        sum(r.shown for r in same) / runs, held / (2 * runs), sum(r.verdict == Verdict.BELOW for r in slower) / runs
+        sum(r.shown for r in same) / runs,
+        held / (2 * runs),
+        sum(r.verdict == Verdict.BELOW for r in slower) / runs,
     )
 
 
 def main() -> int:
     """Run the command; return its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m evaluation.trust.simulate", description=__doc__)
-    parser.add_argument("--runs", type=int, default=1000, help="simulated runs of each kind (default: %(default)s)")
+    parser = argparse.ArgumentParser(
+        prog="python -m evaluation.trust.simulate", description=__doc__
+    )
+    parser.add_argument(
+        "--runs", type=int, default=1000, help="simulated runs of each kind (default: %(default)s)"
+    )
     options = parser.parse_args()
     title = "A difference where there is none; intervals that hold the truth; 10% found"
-    table = Table("turns vary", *(f"{few} to {most} rounds, {n} turns" for few, most, n in SIZES), title=title)
+    table = Table(
+        "turns vary", *(f"{few} to {most} rounds, {n} turns" for few, most, n in SIZES), title=title
+    )
     for share, pattern in itertools.product((0.0, 0.3), PATTERNS):
         shown = [outcome(pattern, size, share, options.runs) for size in SIZES]
         beside = " beside load" if share else ""
-        table.add_row(pattern + beside, *(f"{o.false:.1%}; {o.held:.1%}; {o.found:.0%}" for o in shown))
+        table.add_row(
+            pattern + beside, *(f"{o.false:.1%}; {o.held:.1%}; {o.found:.0%}" for o in shown)
+        )
     Console(width=120).print(table)
     return 0
 

@@ -1,4 +1,6 @@
-"""Does the program that judges the verdicts judge right? Run by hand: ``pytest evaluation/trust``."""
+"""Does the program that judges the verdicts judge right? Run by hand: ``pytest
+evaluation/trust``.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ def simulated(rounds: int, noise: float) -> tuple[measure.Trust, list[measure.Me
     assert [c.case for c in of.candidates].count("more") == 2 and len(of.candidates) == 6
     slower = {c.key: 100 / 1.1 for c in of.candidates if c.case == "more"}
     found = values(random.Random(0), of.candidates, rounds, slower, noise)
-    return of, [measure.Measured({key: series[number] for key, series in found.items()}) for number in range(rounds)]
+    return of, [
+        measure.Measured({key: series[number] for key, series in found.items()})
+        for number in range(rounds)
+    ]
 
 
 def test_both_places_are_judged_from_the_same_rounds():
@@ -47,7 +52,9 @@ def test_both_places_are_judged_from_the_same_rounds():
     # Intervals are held against what is true of each: no difference, and 10% more work.
     assert same.covered == more.covered == 2
     assert "intervals hold the truth in 100.0%" in more.line()
-    assert all(0.87 < ratio < 0.95 for ratio in more.ratios) and all(0.95 < ratio < 1.05 for ratio in same.ratios)
+    assert all(0.87 < ratio < 0.95 for ratio in more.ratios) and all(
+        0.95 < ratio < 1.05 for ratio in same.ratios
+    )
 
 
 def test_how_many_rounds_find_it_is_told_from_the_rounds_of_all_runs():
@@ -56,7 +63,8 @@ def test_how_many_rounds_find_it_is_told_from_the_rounds_of_all_runs():
     assert list(drawn) == [3, 4, 5, 6, 8, 10, 12, 16, 20, 24]
     assert all(same >= 0.9 for same, *_ in drawn.values())
     assert drawn[24][1] > 0.9 > drawn[5][1] and drawn[24][1] > drawn[8][1] > drawn[3][1]
-    # Of what is supposed, 6%, 10% and 15%, the larger is found more often; 10% as often as the 10% planted.
+    # Of what is supposed, 6%, 10% and 15%, the larger is found more often; 10% as often as the 10%
+    # planted.
     assert all(six <= ten <= fifteen for _, _, six, ten, fifteen in drawn.values())
     assert drawn[16][3] == pytest.approx(drawn[16][1], abs=0.1)
 
@@ -65,7 +73,10 @@ def test_kept_rounds_are_judged_again(capsys, tmp_path):
     kept = measure.ROOT / "docs/results/2026-11-28-trust/latency-requests.json"
     assert measure.main(["--again", str(kept), "--out", str(tmp_path / "again.json")]) == 0
     assert "10% more work, found: " in capsys.readouterr().out
-    assert json.loads((tmp_path / "again.json").read_text())["runs"] == json.loads(kept.read_text())["runs"]
+    assert (
+        json.loads((tmp_path / "again.json").read_text())["runs"]
+        == json.loads(kept.read_text())["runs"]
+    )
     (tmp_path / "bad.json").write_text('{"runs": [{"rounds": []}]}')
     for bad in ("bad.json", "missing.json"):
         assert measure.main(["--again", str(tmp_path / bad)]) == 2
@@ -76,7 +87,9 @@ def test_kept_rounds_are_judged_again(capsys, tmp_path):
 def images(tmp_path) -> list[str]:
     """Paths of six small JPEGs."""
     for number in range(6):
-        synthesis.photograph(number).save(tmp_path / f"{number}.jpg", "JPEG", **synthesis.JPEG_SETTINGS)
+        synthesis.photograph(number).save(
+            tmp_path / f"{number}.jpg", "JPEG", **synthesis.JPEG_SETTINGS
+        )
     return sorted(map(str, tmp_path.iterdir()))
 
 
@@ -110,11 +123,16 @@ def test_planted_work_is_loaded_and_not_counted(percent, workers, images, monkey
         )
         results.append(without_pause(scenario.measure(task)))
     same, more = results
-    assert all(more[name] == same[name] for name in ("batches", "samples", "first_batch", "rows", "last_batch"))
+    assert all(
+        more[name] == same[name]
+        for name in ("batches", "samples", "first_batch", "rows", "last_batch")
+    )
     # Batches of two: a warm-up of two, and those that each turn has before and after what is timed.
     plain, grown = (2 * (2 + 20 * workers * part // 100 + workers) for part in (100, 100 + percent))
     assert asked == [4, *[plain] * 2, 4, *[grown] * 2]
-    assert more["metrics"]["throughput"] == pytest.approx(2 * 40 * workers / sum(more["turn_seconds"]))
+    assert more["metrics"]["throughput"] == pytest.approx(
+        2 * 40 * workers / sum(more["turn_seconds"])
+    )
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
@@ -171,14 +189,22 @@ def test_the_simulation_sees_an_estimator_that_favours_what_varies(monkeypatch):
 def test_a_place_is_measured_as_its_scenario_is(place):
     base, scenario = SCENARIOS[place], planted.PLACES[place].scenario("ft", 10)
     found = find(scenario.name)
-    assert (found.name, found.inside, found.metrics) == (scenario.name, base.inside, base.metrics[:1])
+    assert (found.name, found.inside, found.metrics) == (
+        scenario.name,
+        base.inside,
+        base.metrics[:1],
+    )
     of = measure.Trust(place, 10, "ft", 2)
     assert {c.case for c in of.candidates} == {"a", "b", "more"} and len(of.candidates) == 6
     # Cases that a process measures are gathered into one trial for each kind of workers.
-    assert len(Work(scenario, {}, {}).gather([(0, c) for c in of.candidates])) == (2 if base.inside else 6)
+    assert len(Work(scenario, {}, {}).gather([(0, c) for c in of.candidates])) == (
+        2 if base.inside else 6
+    )
     same, more = of.tallies()
     higher = METRICS[scenario.metrics[0]].best == "higher"
-    assert same.verdict == Verdict.NO_DIFFERENCE and more.verdict == (Verdict.BELOW if higher else Verdict.ABOVE)
+    assert same.verdict == Verdict.NO_DIFFERENCE and more.verdict == (
+        Verdict.BELOW if higher else Verdict.ABOVE
+    )
     assert more.truth == pytest.approx(1 / 1.1 if higher else 1.1)
 
 
@@ -202,7 +228,9 @@ def test_steps_do_more_work_while_the_loader_loads(place, step, images, monkeypa
         Step.asked.clear()
         parameters = {**scenario.case("a").parameters, "percent": percent}
         result = without_pause(
-            scenario.measure(Task(scenario, images, "loader-thread", 1, 2, 2, 4, 2, "a", parameters))
+            scenario.measure(
+                Task(scenario, images, "loader-thread", 1, 2, 2, 4, 2, "a", parameters)
+            )
         )
         assert result["metrics"][scenario.metrics[0]] > 0
         assert [len(of) for of in result["condition_seconds"][scenario.metrics[0]]] == [1, 1]
@@ -214,7 +242,17 @@ def test_interrupted_it_says_what_it_has(tmp_path):
     """Real trials; the first of a run is on its way when Ctrl-C comes."""
     out = tmp_path / "trust.json"
     process = subprocess.Popen(
-        [sys.executable, "-m", "evaluation.trust.measure", "--runs", "1", "--load", "0.1", "--out", out],
+        [
+            sys.executable,
+            "-m",
+            "evaluation.trust.measure",
+            "--runs",
+            "1",
+            "--load",
+            "0.1",
+            "--out",
+            out,
+        ],
         cwd=measure.ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

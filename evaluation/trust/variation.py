@@ -1,7 +1,8 @@
 """Candidates whose own turns vary, and whose work in the long run is known.
 
-A pattern gives the work of each turn of a process, relative to that of a steady candidate; in the long run, its mean
-is 1. So over all turns, both load as fast. A benchmark that selects turns by their speed finds a difference.
+A pattern gives the work of each turn of a process, relative to that of a steady candidate; in the
+long run, its mean is 1. So over all turns, both load as fast. A benchmark that selects turns by
+their speed finds a difference.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Callable, Sequence
 
 Pattern = Callable[[random.Random, int], list[float]]
 
-# A window of slow turns: the part of turns that are slow, how likely the next turn is slow too, how slow.
+# A window of slow turns: the part of turns that are slow, how likely the next turn is slow too, how
+# slow.
 SLOW, STAYS, SLOWER = 0.2, 0.6, 1.3
 
 
@@ -30,7 +32,9 @@ def windows(rng: random.Random, turns: int) -> list[float]:
 
 
 def bimodal(rng: random.Random, turns: int) -> list[float]:
-    """Return turns half of which, drawn at random, take a third longer than the others: a deviation of 14%."""
+    """Return turns half of which, drawn at random, take a third longer than the others: a deviation
+    of 14%.
+    """
     return [rng.choice((0.86, 1.14)) for _ in range(turns)]
 
 
@@ -54,6 +58,7 @@ def _scaled(works: Sequence[float], mean: float) -> list[float]:
 
 
 PATTERNS: dict[str, Pattern] = {
-    pattern.__name__.replace("_", "-"): pattern for pattern in (steady, windows, bimodal, pauses, drift, slow_first)
+    pattern.__name__.replace("_", "-"): pattern
+    for pattern in (steady, windows, bimodal, pauses, drift, slow_first)
 }
 """All patterns, by name."""

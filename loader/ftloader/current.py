@@ -1,6 +1,8 @@
-"""Thread-local record of the sample that a thread is loading, of the sample's slot, and of the thread's worker info.
+"""Thread-local record of the sample that a thread is loading, of the sample's slot, and of the
+thread's worker info.
 
-The code that loads a sample writes the record. ``sample_rng()`` and ``empty_sample()`` read it. No lock is needed.
+The code that loads a sample writes the record. ``sample_rng()`` and ``empty_sample()`` read it. No
+lock is needed.
 """
 
 import operator
@@ -18,7 +20,8 @@ class CurrentSample:
 
     __slots__ = ("_seen", "epoch", "given", "key", "position", "rest", "rng", "slots")
 
-    epoch: Any  # has ``base_seed`` and ``number``, from which the random numbers of samples are derived
+    # has ``base_seed`` and ``number``, from which the random numbers of samples are derived
+    epoch: Any
     key: Any  # the sample's key, or the keys of several samples that ``rest`` iterates over
     rest: Iterator | None  # iterator over several keys that are loaded in turn
     rng: Any  # the sample's SampleRNG; None until sample_rng() is called
@@ -31,26 +34,35 @@ class CurrentSample:
         self.leave()
 
     def enter(self, epoch: Any, key: Any, slots: Any = None, position: int = 0) -> None:
-        """Record the sample *key* of *epoch* as current. Its place in the batch is *position* in *slots*, if any."""
-        # All workers share the epoch's reference count, and writing to it costs more than a comparison.
+        """Record the sample *key* of *epoch* as current. Its place in the batch is *position* in
+        *slots*, if any.
+        """
+        # All workers share the epoch's reference count, and writing to it costs more than a
+        # comparison.
         if self.epoch is not epoch:
             self.epoch = epoch
         self.key, self.rest, self.rng = key, None, None
         self.slots, self.position, self.given = slots, position, None
 
     def enter_all(self, epoch: Any, keys: Sequence[Any], rest: Iterator) -> None:
-        """Record that the thread loads *keys* in turn. The key that the iterator *rest* gave last is current."""
+        """Record that the thread loads *keys* in turn. The key that the iterator *rest* gave last
+        is current.
+        """
         if self.epoch is not epoch:
             self.epoch = epoch
         self.key, self.rest, self.rng, self._seen = keys, rest, None, -1
 
     def leave(self) -> None:
-        """Record that this thread is loading no sample. Drop all references to the sample loaded before."""
+        """Record that this thread is loading no sample. Drop all references to the sample loaded
+        before.
+        """
         self.key, self.rest, self.rng = NO_SAMPLE, None, None
         self.slots, self.position, self.given = None, 0, None
 
     def locate(self) -> Any:
-        """Return the current sample's key. If it changed since the last call, drop the earlier sample's generators."""
+        """Return the current sample's key. If it changed since the last call, drop the earlier
+        sample's generators.
+        """
         if self.rest is None:
             return self.key
         left = operator.length_hint(self.rest)
@@ -74,9 +86,12 @@ def enter_sample(epoch: Any, key: Any) -> None:
 
 
 class _Temporarily:
-    """Context manager that sets an attribute of ``this_thread``, and restores the attribute at the end."""
+    """Context manager that sets an attribute of ``this_thread``, and restores the attribute at the
+    end.
+    """
 
-    # contextlib's would set ``__traceback__`` of an exception in the block, which the exception's class may refuse.
+    # contextlib's would set ``__traceback__`` of an exception in the block, which the exception's
+    # class may refuse.
     __slots__ = ("_name", "_outer", "_value")
 
     def __init__(self, name: str, value: Any) -> None:
@@ -91,17 +106,22 @@ class _Temporarily:
 
 
 def sample_scope() -> _Temporarily:
-    """Return a context manager with a separate ``CurrentSample``, for a dataset that may itself iterate a loader."""
+    """Return a context manager with a separate ``CurrentSample``, for a dataset that may itself
+    iterate a loader.
+    """
     return _Temporarily("sample", CurrentSample())
 
 
 def acting_as(info: Any) -> _Temporarily:
-    """Return a context manager in which ``get_worker_info()`` returns *info*, in this thread only."""
+    """Return a context manager in which ``get_worker_info()`` returns *info*, in this thread
+    only.
+    """
     return _Temporarily("worker", info)
 
 
 def _forget_after_fork() -> None:
-    # A process forked in the middle of a sample must not repeat its parent's random draws, nor count as a worker.
+    # A process forked in the middle of a sample must not repeat its parent's random draws, nor
+    # count as a worker.
     this_thread.sample.leave()
     this_thread.worker = None
 

@@ -34,57 +34,70 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
     Args:
         worker_method: the kind of worker, if ``num_workers > 0``.
 
-            - ``"thread"``: a thread of this process. Batches are handed over without a copy; a map-style dataset is
-              shared and need not be picklable.
+            - ``"thread"``: a thread of this process. Batches are handed over without a copy; a
+              map-style dataset is shared and need not be picklable.
             - ``"process"``: torch's own worker processes.
-            - ``"auto"`` (default): threads if the GIL is off when the iterator is made, else processes. It also chooses
-              processes if ``multiprocessing_context`` is given, for data pipes, and for iterable-style datasets that
-              cannot be copied. The logger ``ftloader`` reports the choice and its reason. If "auto" chooses threads,
-              the loader warns once of files, cursors and readers among a map-style dataset's attributes.
-        on_error: the action for a sample whose loading raises an ``Exception``. ``"raise"`` (default) raises it;
-            ``"skip"`` leaves the sample out; a callable ``on_error(error, index)`` returns a sample to use instead, or
-            ``ftloader.SKIP``. The attribute ``skipped`` describes the samples left out, and a warning at the end of
-            the epoch names them.
-        snapshot_every_n_steps: number of batches after which ``state_dict()`` is called again on samplers and on the
-            workers' datasets, if they have this method.
+            - ``"auto"`` (default): threads if the GIL is off when the iterator is made, else
+              processes. It also chooses processes if ``multiprocessing_context`` is given, for data
+              pipes, and for iterable-style datasets that cannot be copied. The logger ``ftloader``
+              reports the choice and its reason. If "auto" chooses threads, the loader warns once of
+              files, cursors and readers among a map-style dataset's attributes.
+        on_error: the action for a sample whose loading raises an ``Exception``. ``"raise"``
+            (default) raises it; ``"skip"`` leaves the sample out; a callable ``on_error(error,
+            index)`` returns a sample to use instead, or ``ftloader.SKIP``. The attribute
+            ``skipped`` describes the samples left out, and a warning at the end of the epoch names
+            them.
+        snapshot_every_n_steps: number of batches after which ``state_dict()`` is called again on
+            samplers and on the workers' datasets, if they have this method.
 
             - None (default), iterable-style dataset: the method is called after each batch.
-            - None, otherwise: once, at the start of the epoch. Later changes of a sampler, or of a map-style dataset in
-              worker processes, are not saved.
-            - N: after every N batches. Later changes are saved too, at most N batches late. With an iterable-style
-              dataset, N takes less time than None, but a resumed loader loads the samples since the last call again.
+            - None, otherwise: once, at the start of the epoch. Later changes of a sampler, or of a
+              map-style dataset in worker processes, are not saved.
+            - N: after every N batches. Later changes are saved too, at most N batches late. With an
+              iterable-style dataset, N takes less time than None, but a resumed loader loads the
+              samples since the last call again.
 
-            Without workers, and with threads, a map-style dataset's method is called only by the loader's own
-            ``state_dict()``.
-        num_workers: a number, or ``"auto"``. With "auto", the attribute is the number of CPUs that may be used.
+            Without workers, and with threads, a map-style dataset's method is called only by the
+            loader's own ``state_dict()``.
+        num_workers: a number, or ``"auto"``. With "auto", the attribute is the number of CPUs that
+            may be used.
 
-            - Threads of a map-style dataset: this number at first. While an epoch runs, the loader adds or pauses
-              threads, and keeps the best number. ``statistics()`` reports it, and the next epoch starts with it.
-            - Processes, iterable-style datasets, and loaders with a ``worker_init_fn``: always this number.
-        max_workers: the most threads that ``num_workers="auto"`` may use. Default: 64, or the number of CPUs if larger.
+            - Threads of a map-style dataset: this number at first. While an epoch runs, the loader
+              adds or pauses threads, and keeps the best number. ``statistics()`` reports it, and
+              the next epoch starts with it.
+            - Processes, iterable-style datasets, and loaders with a ``worker_init_fn``: always this
+                number.
+        max_workers: the most threads that ``num_workers="auto"`` may use. Default: 64, or the
+            number of CPUs if larger.
 
-    With threads, ``multiprocessing_context`` must be None and ``prefetch_factor`` at least 1. docs/loader.md lists all
-    differences from processes. The most important ones:
+    With threads, ``multiprocessing_context`` must be None and ``prefetch_factor`` at least 1.
+    docs/loader.md lists all differences from processes. The most important ones:
 
-    - All workers share one map-style dataset and its ``collate_fn``, which must be thread-safe (PEP 703). Each worker
-      has its own copy of an iterable-style dataset and of its functions.
-    - Workers do not seed the program's global random generators. Draw from ``ftloader.sample_rng()`` instead.
-    - With ``batch_size=None``, or a ``collate_fn`` that copies nothing, a batch consists of the dataset's own objects.
-    - If no ``prefetch_factor`` is given, the loader keeps only as many batches ahead as uneven loading times need.
-    - ``next()`` raises the worker's exception object itself, with notes. The epoch can be continued after it.
+    - All workers share one map-style dataset and its ``collate_fn``, which must be thread-safe (PEP
+      703). Each worker has its own copy of an iterable-style dataset and of its functions.
+    - Workers do not seed the program's global random generators. Draw from
+        ``ftloader.sample_rng()`` instead.
+    - With ``batch_size=None``, or a ``collate_fn`` that copies nothing, a batch consists of the
+        dataset's own objects.
+    - If no ``prefetch_factor`` is given, the loader keeps only as many batches ahead as uneven
+        loading times need.
+    - ``next()`` raises the worker's exception object itself, with notes. The epoch can be continued
+        after it.
 
     Raises:
-        ValueError: for an unknown ``worker_method`` or ``on_error``; for a ``max_workers`` below 1; for
-            ``multiprocessing_context``, or a data pipe, together with ``worker_method="thread"``; and as torch's class
-            does.
-        TypeError: for an ``on_error`` that cannot be called; for a ``num_workers`` that is text other than "auto".
+        ValueError: for an unknown ``worker_method`` or ``on_error``; for a ``max_workers`` below 1;
+            for ``multiprocessing_context``, or a data pipe, together with
+            ``worker_method="thread"``; and as torch's class does.
+        TypeError: for an ``on_error`` that cannot be called; for a ``num_workers`` that is text
+            other than "auto".
     """
 
     worker_method: WorkerMethod
     on_error: OnError
     snapshot_every_n_steps: int | None
     max_workers: int | None
-    skipped: SkipLog  # record of the samples that ``on_error`` has left out, over all iterators and epochs
+    # record of the samples that ``on_error`` has left out, over all iterators and epochs
+    skipped: SkipLog
 
     def __init__(
         self,
@@ -103,58 +116,74 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         self.max_workers = max_workers
         self.skipped = SkipLog()
         self._shared = Shared()
-        args = tuple(number_of_workers(arg) if n == _NUM_WORKERS else arg for n, arg in enumerate(args))
+        args = tuple(
+            number_of_workers(arg) if n == _NUM_WORKERS else arg for n, arg in enumerate(args)
+        )
         if "num_workers" in kwargs:
             kwargs["num_workers"] = number_of_workers(kwargs["num_workers"])
         super().__init__(dataset, *args, **kwargs)
-        if kwargs.get("prefetch_factor") is None and (default := vars(self)["prefetch_factor"]) is not None:
+        if (
+            kwargs.get("prefetch_factor") is None
+            and (default := vars(self)["prefetch_factor"]) is not None
+        ):
             self.prefetch_factor = Chosen(default)
 
     def __setattr__(self, attr: str, val: Any) -> None:
-        # Not properties: torch's class guards its attributes this way too, and tools look for arguments in vars().
+        # Not properties: torch's class guards its attributes this way too, and tools look for
+        # arguments in vars().
         if attr == "num_workers":
             val = number_of_workers(val)
         if attr == "worker_method" and val not in WORKER_METHODS:
-            raise ValueError(f"worker_method must be one of {', '.join(map(repr, WORKER_METHODS))}, got {val!r}")
+            raise ValueError(
+                f"worker_method must be one of {', '.join(map(repr, WORKER_METHODS))}, got {val!r}"
+            )
         elif attr == "on_error":
             ErrorPolicy(val)  # raises if val is not valid
         elif (
-            attr in ("snapshot_every_n_steps", "max_workers") and val is not None and (type(val) is not int or val < 1)
+            attr in ("snapshot_every_n_steps", "max_workers")
+            and val is not None
+            and (type(val) is not int or val < 1)
         ):
             raise ValueError(f"{attr} must be an integer from 1 or None, got {val!r}")
         if attr in (together := ("worker_method", "multiprocessing_context", "dataset")):
             # Checked with the new value, since the constructor sets the three one after the other.
-            check_thread_arguments(*(val if name == attr else getattr(self, name, None) for name in together))
+            check_thread_arguments(
+                *(val if name == attr else getattr(self, name, None) for name in together)
+            )
         super().__setattr__(attr, val)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the latest iterator, from which ``load_state_dict`` continues.
 
-        The state counts the batches that the training loop was given, not those prefetched. A batch that raised an
-        exception counts as soon as a later batch is handed over. Before the first iterator, and after an
-        iterator's end, the state is the start of the next epoch.
+        The state counts the batches that the training loop was given, not those prefetched. A batch
+        that raised an exception counts as soon as a later batch is handed over. Before the first
+        iterator, and after an iterator's end, the state is the start of the next epoch.
 
-        This method may be called at any time, in any thread, and draws no random number. The dictionary survives
-        ``pickle`` and ``torch.save``; its size does not depend on the dataset's length.
+        This method may be called at any time, in any thread, and draws no random number. The
+        dictionary survives ``pickle`` and ``torch.save``; its size does not depend on the dataset's
+        length.
         """
         return self._shared.states.state(self)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Make the next ``iter()`` continue from *state_dict*. Later iterators make whole epochs.
 
-        ``num_workers``, ``worker_method`` and ``prefetch_factor`` may differ from the saved loader's. Only for an
-        iterable-style dataset the number of workers must be the same (0 counts as 1), since the workers divide the data
-        among themselves. With ``ftloader.distributed.DistributedSampler``, the number of ranks, ``batch_size`` and
+        ``num_workers``, ``worker_method`` and ``prefetch_factor`` may differ from the saved
+        loader's. Only for an iterable-style dataset the number of workers must be the same (0
+        counts as 1), since the workers divide the data among themselves. With
+        ``ftloader.distributed.DistributedSampler``, the number of ranks, ``batch_size`` and
         ``drop_last`` may differ too. An empty dictionary means no state.
 
-        The states of an explicit ``generator``, and of the samplers' generators, are loaded immediately. If loaders
-        share a generator, take their states at the same moment, or load the states in the order in which they were
-        taken. The program's global generators are left as they are. If *state_dict* is from between two epochs, an
-        iterable-style dataset's state is loaded immediately too, so that the program may then change the dataset.
+        The states of an explicit ``generator``, and of the samplers' generators, are loaded
+        immediately. If loaders share a generator, take their states at the same moment, or load the
+        states in the order in which they were taken. The program's global generators are left as
+        they are. If *state_dict* is from between two epochs, an iterable-style dataset's state is
+        loaded immediately too, so that the program may then change the dataset.
 
         Raises:
-            ValueError: if the state is not from a loader like this one, or cannot be continued. Nothing has changed
-                then. An error that only the sampler can find is raised by the next ``iter()`` or ``next()``.
+            ValueError: if the state is not from a loader like this one, or cannot be continued.
+                Nothing has changed then. An error that only the sampler can find is raised by the
+                next ``iter()`` or ``next()``.
         """
         self._shared.states.load(state_dict, self)
         self._iterator = None  # persistent workers are started again
@@ -162,20 +191,25 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
     def __len__(self) -> int:
         """Return the number of batches of an epoch.
 
-        After a state of ``ftloader.distributed.DistributedSampler`` from the middle of an epoch, and until this epoch
-        ends or the next ``iter()``: the number of batches that were given before the state, plus those that are left.
+        After a state of ``ftloader.distributed.DistributedSampler`` from the middle of an epoch,
+        and until this epoch ends or the next ``iter()``: the number of batches that were given
+        before the state, plus those that are left.
         """
         length = self._shared.states.resumed_length(self._index_sampler)
         return super().__len__() if length is None else length
 
     def statistics(self, total: bool = False) -> Statistics:
-        """Return times and counts of the latest epoch, also while it runs; with *total*, of all epochs.
+        """Return times and counts of the latest epoch, also while it runs; with *total*, of all
+        epochs.
 
-        Any thread may call this at any time. ``print(loader.statistics())`` says in three lines what limits the loop
-        and what to change; ``as_dict()`` is for JSON. A copy of the loader counts from zero.
+        Any thread may call this at any time. ``print(loader.statistics())`` says in three lines
+        what limits the loop and what to change; ``as_dict()`` is for JSON. A copy of the loader
+        counts from zero.
         """
         records, memory = self._shared.records, self._shared.memory
-        return statistics(records.total() if total else records.latest, (memory.nbytes, memory.peak))
+        return statistics(
+            records.total() if total else records.latest, (memory.nbytes, memory.peak)
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles have a state, memory and workers of their own.
@@ -197,22 +231,33 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
 
     def check_worker_number_rationality(self) -> None:
         """Warn, as torch's class does, if there are more workers than usable CPUs."""
-        if self.worker_method == "process" or (self.worker_method == "auto" and reason_against_threads(self)):
+        if self.worker_method == "process" or (
+            self.worker_method == "auto" and reason_against_threads(self)
+        ):
             super().check_worker_number_rationality()
         elif self.num_workers > (cpus := os.process_cpu_count() or self.num_workers):
             warn_user(
                 # torch's words, since people filter warnings by them; only "threads" is ours.
-                f"This DataLoader will create {self.num_workers} worker threads in total. Our suggested max number of "
-                f"worker in current system is {cpus}, which is smaller than what this DataLoader is going to create. "
-                "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, "
+                f"This DataLoader will create {self.num_workers} worker threads in total. Our "
+                f"suggested max number of "
+                f"worker in current system is {cpus}, which is smaller than what this "
+                f"DataLoader is going to create. "
+                "Please be aware that excessive worker creation might get DataLoader running "
+                "slow or even freeze, "
                 "lower the worker number to avoid potential slowness/freeze if necessary."
             )
 
 
-# help(), and tools that rebuild a loader from its arguments (Lightning), see each by its name, a later torch's too.
+# help(), and tools that rebuild a loader from its arguments (Lightning), see each by its name, a
+# later torch's too.
 _torchs = inspect.signature(torch.utils.data.DataLoader.__init__)
-_NUM_WORKERS = list(_torchs.parameters).index("num_workers") - 2  # among the arguments after the dataset
-_ours = [p for p in inspect.signature(DataLoader.__init__).parameters.values() if p.kind is p.KEYWORD_ONLY]
+# among the arguments after the dataset
+_NUM_WORKERS = list(_torchs.parameters).index("num_workers") - 2
+_ours = [
+    p
+    for p in inspect.signature(DataLoader.__init__).parameters.values()
+    if p.kind is p.KEYWORD_ONLY
+]
 DataLoader.__init__.__signature__ = _torchs.replace(  # type: ignore[attr-defined]
     parameters=[*_torchs.parameters.values(), *_ours]
 )

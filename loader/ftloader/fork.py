@@ -1,22 +1,27 @@
-"""The package's only fork hook (``os.register_at_fork``), and locks that are free in a forked child.
+"""The package's only fork hook (``os.register_at_fork``), and locks that are free in a forked
+child.
 
-A lock that another thread holds at a fork stays locked in the child forever. Objects that a child may go on using get
-their locks from here. Hold such a lock for short steps only, which leave nothing broken if a fork interrupts them.
+A lock that another thread holds at a fork stays locked in the child forever. Objects that a child
+may go on using get their locks from here. Hold such a lock for short steps only, which leave
+nothing broken if a fork interrupts them.
 
-Finalizers run where the last reference is dropped, or where garbage is collected: in any thread, between any two steps,
-with any lock held. So no finalizer of this package takes a lock. It leaves a note where it would need one, for a thread
-or for the next regular call. These are all finalizers, and why none can wait for a lock:
+Finalizers run where the last reference is dropped, or where garbage is collected: in any thread,
+between any two steps, with any lock held. So no finalizer of this package takes a lock. It leaves a
+note where it would need one, for a thread or for the next regular call. These are all finalizers,
+and why none can wait for a lock:
 
-- ``iterators.threads`` (``WorkerPool.dispose``) sets attributes and puts messages into queues, whose ``put()`` is
-  reentrant. It waits for the workers, up to a limit, only in the thread that used the iterator, and not with a lock:
-  see ``holds_a_lock``.
-- ``iterators.processes`` (torch's) leaves the change of torch's map of workers to the next look into the map. Where it
-  could wait for a lock, the next call of an iterator does its work.
+- ``iterators.threads`` (``WorkerPool.dispose``) sets attributes and puts messages into queues,
+  whose ``put()`` is reentrant. It waits for the workers, up to a limit, only in the thread that
+  used the iterator, and not with a lock: see ``holds_a_lock``.
+- ``iterators.processes`` (torch's) leaves the change of torch's map of workers to the next look
+  into the map. Where it could wait for a lock, the next call of an iterator does its work.
 - ``cache.growing`` (``Fetchers.dropped``) puts a note into a queue, for which a thread waits.
-- ``workers.exit`` (of a forked child's first thread) does what the first and the third do, and waits for no thread.
+- ``workers.exit`` (of a forked child's first thread) does what the first and the third do, and
+    waits for no thread.
 - ``decode.cuda`` (of a thread's decoder) waits for copies on the GPU, which need no thread.
 
-No weak reference has a callback. Locks that are not made here are held by workers and fetchers alone.
+No weak reference has a callback. Locks that are not made here are held by workers and fetchers
+alone.
 """
 
 import os
@@ -25,8 +30,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-# Guarded by ``registering``, which a fork waits for: so no other thread is changing the list then. Reentrant, since a
-# finalizer may make an object that has a lock.
+# Guarded by ``registering``, which a fork waits for: so no other thread is changing the list then.
+# Reentrant, since a finalizer may make an object that has a lock.
 _known: list[weakref.ref] = []
 registering = threading.RLock()
 _when_to_tidy_up = 64
@@ -35,12 +40,16 @@ _functions: list[Callable[[], Any]] = []  # of modules, added while they are imp
 
 
 def rlock() -> threading.RLock:
-    """Return a new ``threading.RLock`` that is free in a forked child, even if a thread held it in the parent."""
+    """Return a new ``threading.RLock`` that is free in a forked child, even if a thread held it in
+    the parent.
+    """
     return renewed(threading.RLock())
 
 
 def renewed[T](new: T) -> T:
-    """Make every forked child call ``new._at_fork_reinit()``, which must not block. Return *new*."""
+    """Make every forked child call ``new._at_fork_reinit()``, which must not block. Return
+    *new*.
+    """
     # The object is not kept alive.
     global _when_to_tidy_up
     with registering:
@@ -54,7 +63,8 @@ def renewed[T](new: T) -> T:
 
 
 def holds_a_lock() -> bool:
-    """Return True if the calling thread holds a lock made in this module, or one that starting and ending threads need.
+    """Return True if the calling thread holds a lock made in this module, or one that starting and
+    ending threads need.
 
     For finalizers, which then must not wait for other threads: one of these may wait for that lock.
     """
@@ -64,7 +74,9 @@ def holds_a_lock() -> bool:
 
 
 def call_in_child(function: Callable[[], Any]) -> None:
-    """Make every forked child call *function*, once the locks made in this module are free there."""
+    """Make every forked child call *function*, once the locks made in this module are free
+    there.
+    """
     _functions.append(function)
 
 
@@ -80,4 +92,6 @@ def _in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=registering.acquire, after_in_parent=registering.release, after_in_child=_in_child)
+    os.register_at_fork(
+        before=registering.acquire, after_in_parent=registering.release, after_in_child=_in_child
+    )

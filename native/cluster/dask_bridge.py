@@ -1,18 +1,21 @@
-"""Client of a Dask cluster for `./twins repro --dask`: a program that ftsafety.repro.cluster, its parent, starts.
+"""Client of a Dask cluster for `./twins repro --dask`: a program that ftsafety.repro.cluster, its
+parent, starts.
 
     PYTHON native/cluster/dask_bridge.py          (standard input is a socket)
 
-A client needs its cluster's versions of Python and Dask, which the twins do not have. So this file runs in the Python
-that runs `./twins`, with the standard library and `distributed` alone. It submits the rounds of a campaign as tasks of
-some rounds each. The parent sends a line of JSON, and gets lines of JSON:
+A client needs its cluster's versions of Python and Dask, which the twins do not have. So this file
+runs in the Python that runs `./twins`, with the standard library and `distributed` alone. It
+submits the rounds of a campaign as tasks of some rounds each. The parent sends a line of JSON, and
+gets lines of JSON:
 
     {"address", "command", "folder", "request", "rounds"}   what to run, and where
     {"threads"} or {"error"}                                once the client is connected, or not
-    {"piece"} ..., {"rounds", "node", "error"}              the output of a task in pieces, and its end
-    {"rounds", "lost"}                                      in place of these: why the task has no result
+    {"piece"} ..., {"rounds", "node", "error"}              the output of a task, then its end
+    {"rounds", "lost"}                                      why a task has no result
     {"gone"}                                                why the cluster is lost
 
-The tasks are reported in the order in which they were submitted. The end of standard input cancels all of them.
+The tasks are reported in the order in which they were submitted. The end of standard input cancels
+all of them.
 """
 
 from __future__ import annotations
@@ -38,20 +41,27 @@ LONGEST_LINE = 16 * 1024 * 1024
 LONGEST_PIECE = 1024 * 1024
 MOST_ROUNDS = 100
 TASK_SECONDS = 20.0
-"""The time that a task should take. The first tasks have one round each, which shows how long that takes."""
+"""The time that a task should take. The first tasks have one round each, which shows how long that
+takes.
+"""
 FEWEST_AHEAD, AHEAD = 8, 2
 """Number of tasks that are under way: at least 8, and 2 for each thread of the cluster."""
 KEPT = 2000  # bytes at the end of what a task wrote to stderr
 POLL_SECONDS = 0.2
 MOST_ATTEMPTS = 3  # to run a task whose workers died before it began
-ALONE_SECONDS = 60  # the longest time that a cluster, after it had workers, is waited for without any
+# the longest time that a cluster, after it had workers, is waited for without any
+ALONE_SECONDS = 60
 LOOK_SECONDS = 5  # between two looks at the number of workers
-NO_WORKERS = f"the cluster has had no worker for {ALONE_SECONDS} s: see the logs of its workers, and start some"
+NO_WORKERS = (
+    f"the cluster has had no worker for {ALONE_SECONDS} s: see the logs of its workers, "
+    f"and start some"
+)
 NO_SCHEDULER = "name the address that the scheduler prints when it starts, or its scheduler file"
 
 
 def work(topic: str, command: list[str], folder: str, request: str) -> tuple[str, str, str, float]:
-    """Run a task on the worker that calls this; return (host name, output, error message or "", seconds).
+    """Run a task on the worker that calls this; return (host name, output, error message or "",
+    seconds).
 
     Raises RuntimeError if the process was killed (SIGKILL), or the worker closes.
     """
@@ -64,12 +74,16 @@ def work(topic: str, command: list[str], folder: str, request: str) -> tuple[str
         except OSError as error:
             return node, "", f"{command[0]} cannot be run in {folder}: {error.strerror}", 0.0
         worker.log_event(topic, task.key)
-        # At the end of its standard input, the process ends its run and removes its files: if the task is cancelled, if
-        # the worker closes, and if the worker dies.
+        # At the end of its standard input, the process ends its run and removes its files: if the
+        # task is cancelled, if the worker closes, and if the worker dies.
         with contextlib.suppress(BrokenPipeError), process:
             process.stdin.write(request.encode())
             process.stdin.flush()
-            while process.poll() is None and task.state == "executing" and worker.status is Status.running:
+            while (
+                process.poll() is None
+                and task.state == "executing"
+                and worker.status is Status.running
+            ):
                 time.sleep(POLL_SECONDS)
         status = process.wait()
         if status in (-signal.SIGKILL, 128 + signal.SIGKILL) or worker.status is not Status.running:
@@ -83,7 +97,9 @@ def work(topic: str, command: list[str], folder: str, request: str) -> tuple[str
 
 
 def last_line(errors) -> str:
-    """Return the last line of what a task wrote to stderr, a binary file. Called by `work` on the worker."""
+    """Return the last line of what a task wrote to stderr, a binary file. Called by `work` on the
+    worker.
+    """
     size = errors.seek(0, os.SEEK_END)
     errors.seek(max(0, size - KEPT))
     lines = errors.read().decode(errors="replace").strip().splitlines()
@@ -142,7 +158,8 @@ class Bridge:
         """Return the number of rounds of the next task."""
         if not self._seconds:
             return 1
-        share = math.ceil(left / (2 * max(2, self._threads)))  # all threads get some, also at the end
+        # all threads get some, also at the end
+        share = math.ceil(left / (2 * max(2, self._threads)))
         in_time = int(TASK_SECONDS * self._done / self._seconds)
         return max(1, min(MOST_ROUNDS, share, in_time))
 
@@ -151,7 +168,9 @@ class Bridge:
         try:
             node, output, error, seconds = await task
         except KilledWorker as failure:
-            deaths = f"{failure.allowed_failures + 1} workers died while they ran a task of this script"
+            deaths = (
+                f"{failure.allowed_failures + 1} workers died while they ran a task of this script"
+            )
             why = f"KilledWorker: {deaths}: see the log of {failure.last_worker.address}"
             self.send({"rounds": rounds, "lost": why})
             return
@@ -168,8 +187,9 @@ class Bridge:
     async def _result(self, rounds: int) -> tuple[str, str, str, float]:
         """Run a task on the cluster; return what `work` returns.
 
-        Dask gives up a task after four deaths of workers that it was assigned to, even if it only waited there while
-        the task of another campaign took the worker down. Such a task is submitted again.
+        Dask gives up a task after four deaths of workers that it was assigned to, even if it only
+        waited there while the task of another campaign took the worker down. Such a task is
+        submitted again.
         """
         request = json.dumps({**self._hello["request"], "rounds": rounds}) + "\n"
         arguments = self._topic, self._hello["command"], self._hello["folder"], request
@@ -193,19 +213,25 @@ async def count_threads(client: Client) -> int:
 
 
 async def unequal(client: Client) -> str:
-    """Return an error message if the cluster has another version of Python or Dask than here, else "".
+    """Return an error message if the cluster has another version of Python or Dask than here, else
+    "".
 
     Python's version matters because functions are sent to the workers as bytecode.
     """
     versions = await client.get_versions()
     client_versions = _versions(versions["client"])
-    for name, description in {"the scheduler": versions["scheduler"], **versions["workers"]}.items():
+    for name, description in {
+        "the scheduler": versions["scheduler"],
+        **versions["workers"],
+    }.items():
         if description and _versions(description) != client_versions:
             python, dask = _versions(description)
             client_python, client_dask = client_versions
             return (
-                f"{name} runs Python {python} with distributed {dask}, and the Python that runs ./twins is "
-                f"{client_python} with {client_dask}: run ./twins with a Python {python} that has distributed=={dask} "
+                f"{name} runs Python {python} with distributed {dask}, and the Python that "
+                f"runs ./twins is "
+                f"{client_python} with {client_dask}: run ./twins with a Python {python} that "
+                f"has distributed=={dask} "
                 "first on PATH"
             )
     return ""
@@ -223,7 +249,9 @@ def _words(failure: BaseException) -> str:
 
 
 async def serve() -> None:
-    """Connect to the cluster, and run the parent's campaign until all is done or the parent closes the socket."""
+    """Connect to the cluster, and run the parent's campaign until all is done or the parent closes
+    the socket.
+    """
     parent = socket.socket(fileno=os.dup(0))
     reader, writer = await asyncio.open_connection(sock=parent, limit=LONGEST_LINE)
     hello = json.loads(await reader.readline())
@@ -233,7 +261,9 @@ async def serve() -> None:
     try:
         client = await Client(**options, asynchronous=True)
     except Exception as error:
-        words = f"no connection to a Dask scheduler ({type(error).__name__}: {error}); {NO_SCHEDULER}"
+        words = (
+            f"no connection to a Dask scheduler ({type(error).__name__}: {error}); {NO_SCHEDULER}"
+        )
         writer.write(json.dumps({"error": words}).encode() + b"\n")
         return
     async with client:
@@ -247,7 +277,9 @@ async def serve() -> None:
 
 async def _run_campaign(bridge: Bridge, reader: asyncio.StreamReader) -> None:
     """Run the campaign until it ends, the cluster is lost or the parent closes the socket."""
-    jobs = [asyncio.create_task(job) for job in (bridge.run(), bridge.watch_workers(), reader.read())]
+    jobs = [
+        asyncio.create_task(job) for job in (bridge.run(), bridge.watch_workers(), reader.read())
+    ]
     finished, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
     if failure := jobs[0] in finished and jobs[0].exception():
         bridge.send({"gone": _words(failure)})
@@ -255,7 +287,8 @@ async def _run_campaign(bridge: Bridge, reader: asyncio.StreamReader) -> None:
 
 
 if __name__ == "__main__":
-    # Ctrl-C at a terminal reaches all of its processes. This one ends when its parent closes the socket.
+    # Ctrl-C at a terminal reaches all of its processes. This one ends when its parent closes the
+    # socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.getLogger("distributed").setLevel(logging.ERROR)
     asyncio.run(serve())

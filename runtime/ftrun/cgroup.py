@@ -1,8 +1,9 @@
 """CPUs and memory that the kernel's control groups allow this process.
 
-In a container, ``/proc`` shows every CPU and all the memory of the host; the container's limits are in its control
-group. Files of cgroup versions 1 and 2 are read, for this process's group and its ancestors, since an ancestor's limit
-applies too. The kernel's Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst describe the files.
+In a container, ``/proc`` shows every CPU and all the memory of the host; the container's limits are
+in its control group. Files of cgroup versions 1 and 2 are read, for this process's group and its
+ancestors, since an ancestor's limit applies too. The kernel's
+Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst describe the files.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class _Mount(NamedTuple):
 
 
 def _groups(controller: str, proc: Path) -> Iterator[tuple[Path, bool]]:
-    """Yield (directory, True if cgroup version 2) of this process's group for *controller*, then of its ancestors."""
+    """Yield (directory, True if cgroup version 2) of this process's group for *controller*, then of
+    its ancestors.
+    """
     paths = _group_paths(controller, proc)
     for mount in _mounts(controller, proc):
         # Without a cgroup namespace the path is the host's. It then begins with `root`,
@@ -62,7 +65,8 @@ def _mounts(controller: str, proc: Path) -> Iterator[_Mount]:
 
 
 def _has_controller(kind: list[str], controller: str) -> bool:
-    """True for a mount of cgroup version 2, which has all controllers, or of this controller in version 1.
+    """True for a mount of cgroup version 2, which has all controllers, or of this controller in
+    version 1.
 
     `kind`: type, device and options of the mount.
     """
@@ -84,7 +88,9 @@ def _group_paths(controller: str, proc: Path) -> dict[bool, str]:
 
 
 def _statistic(path: Path, name: str) -> int | None:
-    """Return the number after *name* in a file of lines "name number", such as memory.stat; None if it has none."""
+    """Return the number after *name* in a file of lines "name number", such as memory.stat; None if
+    it has none.
+    """
     for line in (read(path) or "").splitlines():
         key, _, value = line.partition(" ")
         if key == name and value.isdecimal():
@@ -93,7 +99,9 @@ def _statistic(path: Path, name: str) -> int | None:
 
 
 def cpu_quota(proc: Path = Path("/proc")) -> float | None:
-    """Return the number of CPUs that the tightest quota allows this process, such as 1.5; None without a quota."""
+    """Return the number of CPUs that the tightest quota allows this process, such as 1.5; None
+    without a quota.
+    """
     quotas = []
     for group, is_v2 in _groups("cpu", proc):
         quota, period = _quota(group, is_v2)
@@ -114,7 +122,9 @@ def _quota(group: Path, is_v2: bool) -> tuple[str, str]:
 
 
 def throttled_seconds(proc: Path = Path("/proc")) -> float | None:
-    """Return the seconds for which a CPU quota has stopped this process's group so far; None if unknown."""
+    """Return the seconds for which a CPU quota has stopped this process's group so far; None if
+    unknown.
+    """
     durations = []
     for group, is_v2 in _groups("cpu", proc):
         if is_v2:
@@ -128,10 +138,11 @@ def throttled_seconds(proc: Path = Path("/proc")) -> float | None:
 
 
 def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
-    """Return the tightest memory limit and the memory still free below it, in bytes; (None, None) without a limit.
+    """Return the tightest memory limit and the memory still free below it, in bytes; (None, None)
+    without a limit.
 
-    The tightest limit is the one that leaves the least memory free. Memory of the page cache counts as free if the
-    kernel would drop it first (``inactive_file``).
+    The tightest limit is the one that leaves the least memory free. Memory of the page cache counts
+    as free if the kernel would drop it first (``inactive_file``).
     """
     tightest: tuple[int, int] | None = None
     for group, is_v2 in _groups("memory", proc):
@@ -145,11 +156,17 @@ def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
 
 
 def _memory(group: Path, is_v2: bool) -> tuple[int | None, int | None]:
-    """Return a group's memory limit and its use without page cache, in bytes; None without a limit."""
+    """Return a group's memory limit and its use without page cache, in bytes; None without a
+    limit.
+    """
     if is_v2:
         limit_name, usage_name, cache_name = "memory.max", "memory.current", "inactive_file"
     else:
-        limit_name, usage_name, cache_name = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+        limit_name, usage_name, cache_name = (
+            "memory.limit_in_bytes",
+            "memory.usage_in_bytes",
+            "total_inactive_file",
+        )
     limit = read(group / limit_name)
     usage = read(group / usage_name)
     if not limit or not usage or limit == "max":
@@ -161,9 +178,11 @@ def _memory(group: Path, is_v2: bool) -> tuple[int | None, int | None]:
 
 
 def kills(proc: Path = Path("/proc")) -> int:
-    """Return a count that rises with each out-of-memory kill on this machine, whichever group the process was in.
+    """Return a count that rises with each out-of-memory kill on this machine, whichever group the
+    process was in.
 
-    The count itself means nothing, since one kill may count several times. A rise between two calls shows a kill.
+    The count itself means nothing, since one kill may count several times. A rise between two calls
+    shows a kill.
     """
     files = [proc / "vmstat"]
     for group, is_v2 in _groups("memory", proc):
@@ -179,7 +198,8 @@ def kills(proc: Path = Path("/proc")) -> int:
 
 
 def usable_cpus(proc: Path = Path("/proc")) -> int:
-    """Return the number of CPUs that the affinity mask or, if lower, the CPU quota (rounded up) allows; at least 1.
+    """Return the number of CPUs that the affinity mask or, if lower, the CPU quota (rounded up)
+    allows; at least 1.
 
     ftloader.diagnosis.cpus.usable_cpus returns the same, which a test of both checks.
     """

@@ -1,4 +1,6 @@
-"""The three configurations ("gil", "ft-gil", "ft"), their names in reports, and commands that run a module in one."""
+"""The three configurations ("gil", "ft-gil", "ft"), their names in reports, and commands that run a
+module in one.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from ftrun.project import SOURCE_PATHS
 
 @dataclass(frozen=True)
 class Configuration:
-    """One of the three ways to run Python: a twin with its GIL on or off. Most fields are names for use in reports."""
+    """One of the three ways to run Python: a twin with its GIL on or off. Most fields are names for
+    use in reports.
+    """
 
     name: str
     twin: str
@@ -34,7 +38,9 @@ class Configuration:
 CONFIGURATIONS = {
     configuration.name: configuration
     for configuration in (
-        Configuration("gil", "gil", None, "GIL build", "GIL build", "the build with the GIL", "with the GIL"),
+        Configuration(
+            "gil", "gil", None, "GIL build", "GIL build", "the build with the GIL", "with the GIL"
+        ),
         Configuration(
             "ft-gil",
             "ft",
@@ -61,7 +67,9 @@ TWIN = {name: configuration.twin for name, configuration in CONFIGURATIONS.items
 
 
 def this_twin() -> str:
-    """Return the name of the twin that runs this process: "ft" if it is a free-threaded build, else "gil"."""
+    """Return the name of the twin that runs this process: "ft" if it is a free-threaded build, else
+    "gil".
+    """
     return "ft" if sysconfig.get_config_var("Py_GIL_DISABLED") else "gil"
 
 
@@ -71,23 +79,27 @@ def gil_enabled() -> bool:
 
 
 def command(python: str | Path, module: str) -> list[str]:
-    """Return the command that runs a module with `python`, without the working directory on `sys.path`."""
+    """Return the command that runs a module with `python`, without the working directory on
+    `sys.path`.
+    """
     return [str(python), "-P", "-m", module]
 
 
 def child_environment(
     config: str | None = None, base: Mapping[str, str] = os.environ, paths: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Return environment variables for a child process: `base`, with the project and `paths` in PYTHONPATH.
+    """Return environment variables for a child process: `base`, with the project and `paths` in
+    PYTHONPATH.
 
-    PYTHON_GIL is set as the configuration `config` needs it. If `config` is None, PYTHON_GIL is left out.
+    PYTHON_GIL is set as the configuration `config` needs it. If `config` is None, PYTHON_GIL is
+    left out.
     """
     environment = dict(base)
     environment.pop("PYTHON_GIL", None)
     if config is not None and (forced := CONFIGURATIONS[config].python_gil) is not None:
         environment["PYTHON_GIL"] = forced
-    # In a checkout both twins import the same source. Installed, each twin has a copy in its own site-packages,
-    # and must not see the other's: the extension modules there do not fit it.
+    # In a checkout both twins import the same source. Installed, each twin has a copy in its own
+    # site-packages, and must not see the other's: the extension modules there do not fit it.
     folders = [*SOURCE_PATHS, *paths]
     if folders:
         environment["PYTHONPATH"] = _search_path(folders, base.get("PYTHONPATH", ""))
@@ -95,13 +107,17 @@ def child_environment(
 
 
 def _search_path(folders: list[str], before: str) -> str:
-    """Return a value of PYTHONPATH: the folders, then the others of the value that it had before."""
+    """Return a value of PYTHONPATH: the folders, then the others of the value that it had
+    before.
+    """
     rest = [path for path in before.split(os.pathsep) if path and path not in folders]
     return os.pathsep.join(folders + rest)
 
 
 def last_lines(stderr: bytes, count: int = 12) -> str:
-    """Return the last `count` lines of `stderr` for an error message, indented, each after a line break."""
+    """Return the last `count` lines of `stderr` for an error message, indented, each after a line
+    break.
+    """
     text = stderr.decode(errors="replace").rstrip()
     lines = text.splitlines()[-count:]
     return "".join(f"\n    {line}" for line in lines)

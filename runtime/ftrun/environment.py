@@ -1,7 +1,8 @@
 """The environment of a measurement: interpreter, packages, processor, memory, revision.
 
 Nothing is guessed: a value that cannot be read is None, or a string that gives the reason.
-``python -m ftrun.environment`` prints the description as one JSON object. ftbench and ftsafety run it in each twin.
+``python -m ftrun.environment`` prints the description as one JSON object. ftbench and ftsafety run
+it in each twin.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def interpreter() -> dict:
         "mimalloc_purge_delay": os.environ.get("MIMALLOC_PURGE_DELAY"),
         "pgo": pgo,
         "lto": "--with-lto" in config_args,
-        "upstream_fixes": len((cgroup.read(Path(sys.base_prefix, "share/cpython/PATCHES")) or "").splitlines()),
+        "upstream_fixes": len(
+            (cgroup.read(Path(sys.base_prefix, "share/cpython/PATCHES")) or "").splitlines()
+        ),
         "build": "PGO build" if pgo else "plain build (no PGO)",
         "config_args": config_args,
         "cflags": sysconfig.get_config_var("PY_CFLAGS") or sysconfig.get_config_var("CFLAGS") or "",
@@ -80,7 +83,9 @@ def cpu() -> dict:
 
 
 def memory() -> dict:
-    """Return, in bytes, total memory, the container's limit, memory free now, and size and free space of /dev/shm."""
+    """Return, in bytes, total memory, the container's limit, memory free now, and size and free
+    space of /dev/shm.
+    """
     import psutil
 
     machine = psutil.virtual_memory()
@@ -103,7 +108,8 @@ def memory() -> dict:
 
 
 def operating_system() -> dict:
-    """Return the names of the Linux distribution, the kernel, the kind of container (None outside of one), the machine.
+    """Return the names of the Linux distribution, the kernel, the kind of container (None outside
+    of one), the machine.
 
     The machine's name is left out where it is unknown.
     """
@@ -118,10 +124,12 @@ def operating_system() -> dict:
 
 
 def machine_id(path: Path = Path("/etc/machine-id")) -> str | None:
-    """Return a name of this machine, from which nothing about the machine can be read; None if it is unknown.
+    """Return a name of this machine, from which nothing about the machine can be read; None if it
+    is unknown.
 
-    machine-id(5) asks for a hash in place of the id. Machines made from one image may have the same id, so the host's
-    name is part of it. In a container the id is that of the image, and the name changes with each container.
+    machine-id(5) asks for a hash in place of the id. Machines made from one image may have the same
+    id, so the host's name is part of it. In a container the id is that of the image, and the name
+    changes with each container.
     """
     identity = cgroup.read(path)
     if container() or not identity or not re.fullmatch("[0-9a-f]{32}", identity):
@@ -136,7 +144,9 @@ def container() -> str | None:
         return "docker"
     if Path("/run/.containerenv").exists():
         return "podman"
-    kind = re.search(r"docker|kubepods|containerd|libpod|lxc", cgroup.read(Path("/proc/1/cgroup")) or "")
+    kind = re.search(
+        r"docker|kubepods|containerd|libpod|lxc", cgroup.read(Path("/proc/1/cgroup")) or ""
+    )
     return os.environ.get("container") or (kind[0] if kind else None)
 
 
@@ -173,23 +183,31 @@ def _why_no_tool() -> str:
     devices = list(Path("/dev").glob("nvidia[0-9]*"))
     if devices:
         return (
-            f"the device files of {len(devices)} NVIDIA GPU(s) are here, but nvidia-smi is not: no driver libraries in "
+            f"the device files of {len(devices)} NVIDIA GPU(s) are here, but nvidia-smi is "
+            f"not: no driver libraries in "
             "this environment"
         )
     return (
-        "no NVIDIA GPU is visible: no /dev/nvidia* and no nvidia-smi (in a container: start it with --gpus all, or "
+        "no NVIDIA GPU is visible: no /dev/nvidia* and no nvidia-smi (in a container: start it "
+        "with --gpus all, or "
         "with compose.gpu.yaml)"
     )
 
 
 def revision(root: Path = ROOT) -> dict:
-    """Return the source's commit or "unknown", and where it was found: git, an image's file REVISION, or None."""
+    """Return the source's commit or "unknown", and where it was found: git, an image's file
+    REVISION, or None.
+    """
     top = _git(root, "rev-parse", "--show-toplevel")
     # The commit of another repository, which holds a copy of the package, would be wrong.
     if top and Path(top).resolve() == root:
         commit = _git(root, "rev-parse", "HEAD")
         if commit:
-            return {"commit": commit, "dirty": bool(_git(root, "status", "--porcelain")), "from": "git"}
+            return {
+                "commit": commit,
+                "dirty": bool(_git(root, "status", "--porcelain")),
+                "from": "git",
+            }
     commit = cgroup.read(root / "REVISION")
     if commit:
         return {"commit": commit, "dirty": None, "from": "REVISION"}
@@ -206,7 +224,9 @@ def _git(root: Path, *arguments: str) -> str | None:
 
 
 def source_hash(folders: Sequence[Path] | None = None) -> str:
-    """Return a SHA-256 over the source files (names and contents) in `folders`, by default the project's packages."""
+    """Return a SHA-256 over the source files (names and contents) in `folders`, by default the
+    project's packages.
+    """
     digest = hashlib.sha256()
     if folders is None:
         folders = source_folders()
@@ -224,7 +244,9 @@ def _source_files(folder: Path) -> Iterator[Path]:
 
 
 def describe() -> dict:
-    """Return the facts about this interpreter and this machine, by topic, as a dictionary that fits JSON."""
+    """Return the facts about this interpreter and this machine, by topic, as a dictionary that fits
+    JSON.
+    """
     return {
         "interpreter": interpreter(),
         "packages": packages(),

@@ -1,7 +1,7 @@
 """Escaping of untrusted text before it is shown on a terminal or in Markdown.
 
-Untrusted text may hold escape sequences that write the clipboard or repaint the screen, invisible or right-to-left
-characters, and mentions of GitHub users.
+Untrusted text may hold escape sequences that write the clipboard or repaint the screen, invisible
+or right-to-left characters, and mentions of GitHub users.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ _CALLS = re.compile(r"[@#](?=\w)|\bgh(?=-\d)|:(?=//)|\bwww(?=\.)", re.IGNORECASE
 
 
 def terminal(text: str) -> str:
-    r"""Return *text* with escapes such as \x1b in place of unprintable characters. Keeps line breaks and tabs."""
+    r"""Return *text* with escapes such as \x1b in place of unprintable characters. Keeps line
+    breaks and tabs.
+    """
     if text.isprintable():
         return text
     return "".join(map(_escaped, text))
@@ -37,14 +39,18 @@ def one_line(text: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """Return *text* as one line of Markdown that shows markup, HTML, links and mentions of users as plain text."""
+    """Return *text* as one line of Markdown that shows markup, HTML, links and mentions of users as
+    plain text.
+    """
     marked = _MARKS.sub(r"\\\g<0>", " ".join(one_line(text).split()))
     # An empty comment breaks the word.
     return _CALLS.sub(r"\g<0><!-- -->", marked)
 
 
 def fenced(text: str, language: str = "") -> str:
-    """Return *text* as a Markdown code block, with a fence longer than any row of backticks in *text*."""
+    """Return *text* as a Markdown code block, with a fence longer than any row of backticks in
+    *text*.
+    """
     text = terminal(text)
     rows = re.findall(r"`+", text)
     longest = max(map(len, rows), default=0)
@@ -53,13 +59,18 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def any_locale() -> None:
-    """Make stdout escape characters that the locale's encoding lacks, instead of raising UnicodeEncodeError."""
+    """Make stdout escape characters that the locale's encoding lacks, instead of raising
+    UnicodeEncodeError.
+    """
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # as stderr is from the start
 
 
 def print_report(text: str) -> None:
-    """Print *text*. An OSError is ignored: the program that reads stdout (such as head) or the terminal has gone."""
+    """Print *text*. An OSError is ignored: the program that reads stdout (such as head) or the
+    terminal has gone.
+    """
     try:
         print(text, flush=True)
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # flushing the rest must not fail at exit
+        # flushing the rest must not fail at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

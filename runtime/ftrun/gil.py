@@ -1,4 +1,6 @@
-"""The warning by which CPython says that importing an extension module turned the GIL on (PEP 703)."""
+"""The warning by which CPython says that importing an extension module turned the GIL on (PEP
+703).
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,23 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 MESSAGE = re.compile(
-    r"global interpreter lock \(GIL\) has been enabled to load module '([^']+)', which has not declared"
+    r"global interpreter lock \(GIL\) has been enabled to load module '([^']+)', which has not "
+    r"declared"
 )
-_BETWEEN = {"importlib", "_frozen_importlib", "_frozen_importlib_external", "warnings", "_py_warnings"}
+_BETWEEN = {
+    "importlib",
+    "_frozen_importlib",
+    "_frozen_importlib_external",
+    "warnings",
+    "_py_warnings",
+}
 """Packages whose frames lie between an import and the hook that shows its warning."""
 
 
 class TurnedOn(NamedTuple):
-    """Import that turned the GIL on: the extension `module`, the importing module, and the file and line there."""
+    """Import that turned the GIL on: the extension `module`, the importing module, and the file and
+    line there.
+    """
 
     module: str
     importer: str
@@ -28,7 +39,9 @@ class TurnedOn(NamedTuple):
 
 @contextlib.contextmanager
 def noticing() -> Iterator[list[TurnedOn]]:
-    """Context manager: collect the imports that turn the GIL on. Their warnings are shown as before."""
+    """Context manager: collect the imports that turn the GIL on. Their warnings are shown as
+    before.
+    """
     imports: list[TurnedOn] = []
     show = warnings.showwarning
 
@@ -39,7 +52,9 @@ def noticing() -> Iterator[list[TurnedOn]]:
         show(message, *more, **named)
 
     with warnings.catch_warnings():
-        warnings.filterwarnings("always", message="The global interpreter lock", category=RuntimeWarning)
+        warnings.filterwarnings(
+            "always", message="The global interpreter lock", category=RuntimeWarning
+        )
         warnings.showwarning = notice
         yield imports
 

@@ -1,7 +1,8 @@
-"""The commands and paths that a user types. For a program in a container, they are commands and paths of the host.
+"""The commands and paths that a user types. For a program in a container, they are commands and
+paths of the host.
 
-compose.yaml and docker/entrypoint set the environment variables. `./twins` imports this module: standard library only,
-Python 3.9 or later.
+compose.yaml and docker/entrypoint set the environment variables. `./twins` imports this module:
+standard library only, Python 3.9 or later.
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ _MOUNTED = {"/code": "FT_CODE", "/data": "FT_DATA", "/results": "FT_RESULTS"}
 
 
 def command(default: str) -> str:
-    """Return the start of the command line that runs this program: FT_COMMAND in a container, else *default*."""
+    """Return the start of the command line that runs this program: FT_COMMAND in a container, else
+    *default*.
+    """
     return os.environ.get("FT_COMMAND") or default
 
 
 def folders() -> dict[str, str]:
-    """Return the host's paths of the folders mounted for code and data: {"CODE": ..., "DATA": ...}; {} if none is."""
+    """Return the host's paths of the folders mounted for code and data: {"CODE": ..., "DATA": ...};
+    {} if none is.
+    """
     paths = {}
     for name in ("CODE", "DATA"):
         if path := os.environ.get(f"FT_{name}"):
@@ -30,7 +35,9 @@ def folders() -> dict[str, str]:
 
 
 def path(inside: str) -> str:
-    """Return the host's path for the container's path *inside*; *inside* itself if no mounted folder contains it."""
+    """Return the host's path for the container's path *inside*; *inside* itself if no mounted
+    folder contains it.
+    """
     for folder, variable in _MOUNTED.items():
         if variable in os.environ and f"{inside}/".startswith(f"{folder}/"):
             mounted = os.environ[variable] or "."
@@ -40,7 +47,9 @@ def path(inside: str) -> str:
 
 
 def inside(typed: str) -> Path:
-    """Return the container's path of the results at *typed* on the host; outside of containers, *typed* itself."""
+    """Return the container's path of the results at *typed* on the host; outside of containers,
+    *typed* itself.
+    """
     if (where := os.environ.get("FT_RESULTS")) is None:
         return Path(typed)
     folder = os.path.normpath(where or ".")
@@ -51,14 +60,18 @@ def inside(typed: str) -> Path:
 
 
 def quoted(word: str) -> str:
-    """Quote a word for a shell. A leading "~/", as in paths from .env, is not quoted: the shell has to expand it."""
+    """Quote a word for a shell. A leading "~/", as in paths from .env, is not quoted: the shell has
+    to expand it.
+    """
     if word.startswith("~/"):
         return "~/" + shlex.quote(word[2:])
     return shlex.quote(word)
 
 
 def assignments(folders: Mapping[str, str]) -> str:
-    """Return the variables that let a Compose command mount these folders: "CODE=/me DATA=./photos "."""
+    """Return the variables that let a Compose command mount these folders: "CODE=/me DATA=./photos
+    ".
+    """
     words = []
     for name, folder in sorted(folders.items()):
         # Compose treats a name without a slash as a volume.
@@ -70,7 +83,9 @@ def assignments(folders: Mapping[str, str]) -> str:
 
 
 def report(results: str) -> str:
-    """Return the command that makes a report again from the file *results*. In a container, its path there."""
+    """Return the command that makes a report again from the file *results*. In a container, its
+    path there.
+    """
     # A container sees only its own path.
     return f"{command('./twins bench')} report {quoted(results)}"
 
@@ -79,7 +94,8 @@ def audit(target: str, mounted: Mapping[str, str] | None = None) -> str:
     """Return the command that audits the dataset *target* (FILE.py:NAME).
 
     Args:
-        mounted: the host's folders to mount for code and data. Default: the folders that this container has mounted.
+        mounted: the host's folders to mount for code and data. Default: the folders that this
+            container has mounted.
     """
     if mounted is None:
         if "FT_CODE" not in os.environ:

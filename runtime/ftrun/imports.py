@@ -1,9 +1,10 @@
 """Imports of all packages in a lock file, to find those that turn the GIL on.
 
-A free-threaded interpreter turns its GIL back on, with a RuntimeWarning, when an extension module that does not
-declare itself safe is imported (PEP 703). A child process imports one package after the other and reports on each.
-If a package turns the GIL on or crashes the child, another child imports the remaining packages. The child imports a
-distribution's top-level packages and modules, then its extension modules, since ``import PIL`` alone loads none.
+A free-threaded interpreter turns its GIL back on, with a RuntimeWarning, when an extension module
+that does not declare itself safe is imported (PEP 703). A child process imports one package after
+the other and reports on each. If a package turns the GIL on or crashes the child, another child
+imports the remaining packages. The child imports a distribution's top-level packages and modules,
+then its extension modules, since ``import PIL`` alone loads none.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ DEFAULT_LOCK = ROOT / "docker" / "requirements.lock"
 
 @dataclass
 class Verdict:
-    """Result of importing one package: its errors, its warnings, and the state of the GIL afterwards."""
+    """Result of importing one package: its errors, its warnings, and the state of the GIL
+    afterwards.
+    """
 
     name: str
     installed: str
@@ -52,19 +55,26 @@ class Verdict:
     extensions: int = 0
     gil_enabled_after_import: bool = False
     turned_on_at: str = ""
-    """Module and line whose import turned the GIL on: ``msgpack, line 12: from ._cmsgpack import Packer``."""
+    """Module and line whose import turned the GIL on: ``msgpack, line 12: from ._cmsgpack import
+    Packer``.
+    """
     warnings: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     not_judged: list[str] = field(default_factory=list)
 
     @property
     def turned_gil_on(self) -> bool:
-        """True if the GIL was on after the import, or a warning said that the import turns it on."""
-        return self.gil_enabled_after_import or any("global interpreter lock" in line.lower() for line in self.warnings)
+        """True if the GIL was on after the import, or a warning said that the import turns it
+        on.
+        """
+        return self.gil_enabled_after_import or any(
+            "global interpreter lock" in line.lower() for line in self.warnings
+        )
 
 
 def read_lock(path: Path) -> dict[str, str]:
-    """Return the versions that a lock file pins, by normalised name. Omit lines whose marker excludes this Python.
+    """Return the versions that a lock file pins, by normalised name. Omit lines whose marker
+    excludes this Python.
 
     Raises LockError, which names the line, if a line is not ``name==version [; marker]``.
     """
@@ -87,7 +97,9 @@ def read_lock(path: Path) -> dict[str, str]:
 
 
 def _requirement_lines(text: str) -> Iterator[str]:
-    """Yield the lines that begin with a requirement. Continuation lines, which hold the hashes, are indented."""
+    """Yield the lines that begin with a requirement. Continuation lines, which hold the hashes, are
+    indented.
+    """
     for line in text.splitlines():
         if line.strip() and line[0] not in " #-":
             yield line
@@ -100,7 +112,9 @@ def _pinned_version(requirement: Requirement) -> str:
 
 
 def modules_of(distribution: Distribution) -> tuple[list[str], list[str]]:
-    """Return two lists of an installed package's modules, by dotted name: top-level ones, and extension modules."""
+    """Return two lists of an installed package's modules, by dotted name: top-level ones, and
+    extension modules.
+    """
     files = [file for file in distribution.files or [] if _is_importable(file)]
     packages = {file.parent.parts for file in files if file.name == "__init__.py"}
     top, extensions = set(), set()
@@ -123,7 +137,9 @@ def _is_importable(file: PackagePath) -> bool:
 
 
 def _top_level_name(file: PackagePath, packages: set[Parts]) -> str:
-    """Return the dotted name of the top-level package or module that a file makes; "" for other files."""
+    """Return the dotted name of the top-level package or module that a file makes; "" for other
+    files.
+    """
     package = file.parent.parts
     if file.name == "__init__.py":
         return "" if _is_inside(package, packages) else ".".join(package)
@@ -147,7 +163,8 @@ def _extension_name(file: PackagePath) -> str:
 
 
 def judge(names: Iterable[str]) -> Iterator[Verdict]:
-    """Import the installed packages called *names* in child processes; yield a verdict for each package.
+    """Import the installed packages called *names* in child processes; yield a verdict for each
+    package.
 
     Raises importlib.metadata.PackageNotFoundError if a package is not installed.
     """
@@ -180,7 +197,9 @@ def judge_modules(
         status = child.process.returncode
         if waiting and (status or not number):  # an import may end the interpreter with any status
             name, version, *_ = waiting.pop(0)
-            yield Verdict(name, version, errors=[f"importing it ended the interpreter (status {status})"])
+            yield Verdict(
+                name, version, errors=[f"importing it ended the interpreter (status {status})"]
+            )
 
 
 class _Importer:
@@ -209,7 +228,9 @@ class _Importer:
         self.process.kill()
 
     def verdicts(self, packages: list[Modules]) -> Generator[Verdict]:
-        """Import the packages; yield a verdict for each of the first of them. Wait for the child's end."""
+        """Import the packages; yield a verdict for each of the first of them. Wait for the child's
+        end.
+        """
         self._timer.start()
         stdin, stdout = self.process.stdin, self.process.stdout
         assert stdin and stdout
@@ -227,7 +248,9 @@ class _Importer:
 
 
 def _import_one(name: str) -> tuple[str | None, list[str]]:
-    """Import a module; return (error or None, lines that the import wrote to stderr, from Python or from C)."""
+    """Import a module; return (error or None, lines that the import wrote to stderr, from Python or
+    from C).
+    """
     # In memory, since there may be no writable folder here.
     with open(os.memfd_create("stderr"), "w+b") as captured:
         sys.stderr.flush()
@@ -248,7 +271,9 @@ def _import_one(name: str) -> tuple[str | None, list[str]]:
 
 
 def _import_all(modules: Iterable[str], verdict: Verdict) -> list[str]:
-    """Import modules, and add what that wrote to stderr to the verdict's warnings; return the errors."""
+    """Import modules, and add what that wrote to stderr to the verdict's warnings; return the
+    errors.
+    """
     errors = []
     for module in modules:
         error, lines = _import_one(module)
@@ -259,7 +284,9 @@ def _import_all(modules: Iterable[str], verdict: Verdict) -> list[str]:
 
 
 def _child() -> None:
-    """Import the packages that stdin lists (JSON); after each, write its verdict to stdout as a line of JSON."""
+    """Import the packages that stdin lists (JSON); after each, write its verdict to stdout as a
+    line of JSON.
+    """
     # Modules may print. Their output goes to stderr, and only the answers go to the real stdout.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
@@ -268,18 +295,21 @@ def _child() -> None:
         for name, version, modules, extensions in json.load(sys.stdin):
             verdict = Verdict(name, version, len(modules), len(extensions))
             verdict.errors += _import_all(modules, verdict)
-            # A private extension may need hardware, or something that only its own package sets up. If it cannot be
-            # loaded, that says nothing about the GIL.
+            # A private extension may need hardware, or something that only its own package sets up.
+            # If it cannot be loaded, that says nothing about the GIL.
             verdict.not_judged += _import_all(extensions, verdict)
             for _, importer, file, number in turned_on:
                 if importer != __name__:
-                    verdict.turned_on_at = f"{importer}, line {number}: {linecache.getline(file, number).strip()}"
+                    verdict.turned_on_at = (
+                        f"{importer}, line {number}: {linecache.getline(file, number).strip()}"
+                    )
             verdict.gil_enabled_after_import = gil_enabled()
             answers.write(json.dumps(asdict(verdict)) + "\n")
             if verdict.gil_enabled_after_import and not enabled_at_start:
                 break
     answers.close()
-    # Not sys.exit(): tearing down torch takes long, and an exit handler that fails would look like a failed import.
+    # Not sys.exit(): tearing down torch takes long, and an exit handler that fails would look like
+    # a failed import.
     os._exit(0)
 
 

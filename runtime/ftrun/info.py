@@ -1,4 +1,6 @@
-"""``python -m ftrun.info``: describe this environment, and check its packages and GIL against the lock file."""
+"""``python -m ftrun.info``: describe this environment, and check its packages and GIL against the
+lock file.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ unclear for this interpreter.
 TORCH_CUDA = """
 import json, torch
 available = torch.cuda.is_available()
-devices = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if available else []
+devices = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count() * available)]
 print(json.dumps({"available": available, "built_for": torch.version.cuda, "devices": devices}))
 """
 
@@ -49,12 +51,16 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--verify", action="store_true", help="also exit with 1 without a lock file")
+    parser.add_argument(
+        "--verify", action="store_true", help="also exit with 1 without a lock file"
+    )
     help_text = "with --verify: the twin that it must be, ft (free-threaded) or gil"
     parser.add_argument("--expect", choices=("ft", "gil"), help=help_text)
     help_text = "look at these packages (PEP 508), requirements files, pyproject.toml or lock files"
     parser.add_argument("--requirements", nargs="+", metavar="FILE|PACKAGE", help=help_text)
-    help_text = "with --requirements: import the packages in this interpreter, from a temporary folder"
+    help_text = (
+        "with --requirements: import the packages in this interpreter, from a temporary folder"
+    )
     parser.add_argument("--import", dest="import_too", action="store_true", help=help_text)
     help_text = "with --requirements: the folder for uv and its cache (default: a temporary one)"
     parser.add_argument("--cache", type=Path, metavar="DIR", help=help_text)
@@ -73,7 +79,9 @@ class Printer:
         self._free_threaded = self._headed = False
 
     def facts(self, info: dict) -> None:
-        """Print the quickly known facts of `collect`: interpreter, processor, memory, system, GPU, revision."""
+        """Print the quickly known facts of `collect`: interpreter, processor, memory, system, GPU,
+        revision.
+        """
         self._python(info["interpreter"])
         self._machine(info)
         self._line("GPU", _gpu(info["gpu"]))
@@ -91,7 +99,9 @@ class Printer:
         self._line("", python["executable"])
         if self._free_threaded:
             delay = python.get("mimalloc_purge_delay")
-            setting = "is not set: freed memory goes back after 10 ms" if delay is None else f"is {delay}"
+            setting = (
+                "is not set: freed memory goes back after 10 ms" if delay is None else f"is {delay}"
+            )
             self._line("allocator", f"mimalloc, MIMALLOC_PURGE_DELAY {setting}")
         self._line("configured with", python["config_args"] or "unknown")
         self._line("compiler", f"{python['compiler']}  {python['cflags']}")
@@ -116,12 +126,17 @@ class Printer:
         if not self._headed:
             self._headed = True
             self._print("Locked packages", "italic")
-            self._print(f"{'package':<30} {'version':<14} {'extensions':>10}  GIL after import", "bold")
+            self._print(
+                f"{'package':<30} {'version':<14} {'extensions':>10}  GIL after import", "bold"
+            )
         style = ""
         if package["errors"] or self._turned_on(package):
             style = "red"
         extensions = package["extensions"] or ""
-        row = f"{package['name']:<30} {package['installed']:<14} {extensions:>10}  {self._state(package)}"
+        row = (
+            f"{package['name']:<30} {package['installed']:<14} {extensions:>10}  "
+            f"{self._state(package)}"
+        )
         self._print(row, style)
 
     def _turned_on(self, package: dict) -> bool:
@@ -138,7 +153,10 @@ class Printer:
         """Print the facts that `collect` finds last: the GPUs that torch sees, and remarks."""
         cuda = "cannot be imported"
         if (torch := info["gpu"]["torch"]) is not None:
-            cuda = f"built for CUDA {torch['built_for']}, sees {', '.join(torch['devices']) or 'no GPU'}"
+            cuda = (
+                f"built for CUDA {torch['built_for']}, sees "
+                f"{', '.join(torch['devices']) or 'no GPU'}"
+            )
         self._line("torch", cuda)
         for remark in info["remarks"]:
             self._line("note", remark)
@@ -162,12 +180,17 @@ def _gpu(gpu: dict) -> str:
 
 
 def collect(lock: Path | None, printer: Printer | None = None) -> dict:
-    """Return facts about this environment and a list of problems; raises LockError if `lock` is unusable.
+    """Return facts about this environment and a list of problems; raises LockError if `lock` is
+    unusable.
 
-    `printer` prints each fact as soon as it is known, since importing all packages takes up to a minute.
+    `printer` prints each fact as soon as it is known, since importing all packages takes up to a
+    minute.
     """
     cuda = subprocess.Popen(
-        [sys.executable, "-P", "-c", TORCH_CUDA], text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, "-P", "-c", TORCH_CUDA],
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     )
     info = environment.describe()
     info["revision"] = environment.revision()
@@ -221,12 +244,19 @@ def _remarks() -> list[str]:
     try:
         ctypes.CDLL("libturbojpeg.so.0")
     except OSError:
-        return ["ftloader.decode leaves JPEGs to Pillow, which is slower: install libturbojpeg0 (Ubuntu: libturbojpeg)"]
+        return [
+            (
+                "ftloader.decode leaves JPEGs to Pillow, which is slower: install libturbojpeg0 "
+                "(Ubuntu: libturbojpeg)"
+            )
+        ]
     return []
 
 
 def _differences(pinned: dict[str, str], installed: dict[str, str]) -> list[str]:
-    """Return error messages for packages that are missing or have another version than the lock's."""
+    """Return error messages for packages that are missing or have another version than the
+    lock's.
+    """
     problems = []
     for name, version in pinned.items():
         if name not in installed:
@@ -237,7 +267,9 @@ def _differences(pinned: dict[str, str], installed: dict[str, str]) -> list[str]
 
 
 def check_twin(info: dict, expect: str | None) -> list[str]:
-    """Return error messages if this interpreter is not the twin `expect`, or if `expect` is "ft" and the GIL is on."""
+    """Return error messages if this interpreter is not the twin `expect`, or if `expect` is "ft"
+    and the GIL is on.
+    """
     twin = info["interpreter"]["twin"]
     if expect and twin != expect:
         is_now = f"this interpreter is the {twin!r} twin (Py_GIL_DISABLED={int(twin == 'ft')})"
@@ -285,7 +317,9 @@ def _finish(info: dict, options: argparse.Namespace) -> int:
         _print_problems(info["problems"])
         return 1
     if options.verify and not options.json:
-        print(f"verified: {info['interpreter']['twin']} twin, {len(info['imports'])} locked packages")
+        print(
+            f"verified: {info['interpreter']['twin']} twin, {len(info['imports'])} locked packages"
+        )
     return 0
 
 

@@ -1,8 +1,9 @@
-"""Handling of Ctrl-C, SIGTERM and the end of the terminal (SIGHUP) at points where stopping is safe.
+"""Handling of Ctrl-C, SIGTERM and the end of the terminal (SIGHUP) at points where stopping is
+safe.
 
-An exception from a signal handler can come between starting a child and recording that it runs. So the handler only
-records the signal and makes `fileno()` readable. Code that waits for `fileno()`, or calls `check()` in a loop, decides
-what to do. A second signal ends the process immediately.
+An exception from a signal handler can come between starting a child and recording that it runs. So
+the handler only records the signal and makes `fileno()` readable. Code that waits for `fileno()`,
+or calls `check()` in a loop, decides what to do. A second signal ends the process immediately.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ Progress = Callable[[int, int], None]
 
 
 class Interruption:
-    """Context manager for the main thread: records SIGINT and SIGTERM, and SIGHUP unless the process ignores it."""
+    """Context manager for the main thread: records SIGINT and SIGTERM, and SIGHUP unless the
+    process ignores it.
+    """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -64,7 +67,9 @@ class Interruption:
             raise Interrupted(self.signum)
 
     def checked(self, progress: Progress) -> Progress:
-        """Return a function that calls `progress(done, total)`, or raises Interrupted once a signal has arrived."""
+        """Return a function that calls `progress(done, total)`, or raises Interrupted once a signal
+        has arrived.
+        """
 
         def update(done: int, total: int) -> None:
             self.check()
@@ -73,5 +78,7 @@ class Interruption:
         return update
 
     def wanted(self) -> bool:
-        """True if a signal has arrived. As the callback of a watch, this makes a signal end the wait."""
+        """True if a signal has arrived. As the callback of a watch, this makes a signal end the
+        wait.
+        """
         return bool(self.signum)

@@ -1,4 +1,6 @@
-"""Parsers of option values, for argparse. `./twins` imports this module: standard library only, Python 3.9 or later."""
+"""Parsers of option values, for argparse. `./twins` imports this module: standard library only,
+Python 3.9 or later.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,29 @@ from ftrun.configurations import CONFIGURATIONS
 
 Parser = Callable[[str], Any]
 Option = tuple[str, Parser, Any, str, str]
-"""An option with a value: the option's name, the value's parser, default and name, and the help text."""
+"""An option with a value: the option's name, the value's parser, default and name, and the help
+text.
+"""
 
 
 def add_all(group: argparse._ActionsContainer, options: Iterable[Option]) -> None:
-    """Add `options` to a group of an argparse parser. Each option's default is appended to its help text."""
+    """Add `options` to a group of an argparse parser. Each option's default is appended to its help
+    text.
+    """
     for name, parse, default, metavar, text in options:
-        group.add_argument(name, type=parse, default=default, metavar=metavar, help=f"{text} (default: {default:g})")
+        group.add_argument(
+            name,
+            type=parse,
+            default=default,
+            metavar=metavar,
+            help=f"{text} (default: {default:g})",
+        )
 
 
 def number(description: str, least: float, most: float, kind: type = float) -> Parser:
-    """Return an argparse type for numbers from `least` to `most`. The error message has their `description`."""
+    """Return an argparse type for numbers from `least` to `most`. The error message has their
+    `description`.
+    """
 
     def parse(text: str) -> Any:
         try:
@@ -41,16 +55,22 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 
 
 def configurations(text: str) -> tuple[str, ...]:
-    """Return the names in a comma-separated list of configurations, in the order of CONFIGURATIONS."""
+    """Return the names in a comma-separated list of configurations, in the order of
+    CONFIGURATIONS.
+    """
     names = text.split(",")
     unknown = [repr(name) for name in names if name not in CONFIGURATIONS]
     if unknown:
-        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; known: {', '.join(CONFIGURATIONS)}")
+        raise argparse.ArgumentTypeError(
+            f"unknown: {', '.join(unknown)}; known: {', '.join(CONFIGURATIONS)}"
+        )
     return tuple(name for name in CONFIGURATIONS if name in names)
 
 
 def endpoint(text: str) -> tuple[str, str]:
-    """Parse ft=ENDPOINT or gil=ENDPOINT (a Python, or a server's unix:PATH); return (twin, endpoint)."""
+    """Parse ft=ENDPOINT or gil=ENDPOINT (a Python, or a server's unix:PATH); return (twin,
+    endpoint).
+    """
     name, _, where = text.partition("=")
     if name not in ("ft", "gil") or not where:
         raise argparse.ArgumentTypeError(f"{text!r} is not ft=ENDPOINT or gil=ENDPOINT")

@@ -1,7 +1,9 @@
-"""Installation of packages that a twin lacks, into a temporary folder that child processes have on `sys.path`.
+"""Installation of packages that a twin lacks, into a temporary folder that child processes have on
+`sys.path`.
 
-uv resolves a script's requirements against the twin's packages, so that nothing is installed twice. Normally
-only wheels are installed: building a source distribution would run its code and need a compiler.
+uv resolves a script's requirements against the twin's packages, so that nothing is installed twice.
+Normally only wheels are installed: building a source distribution would run its code and need a
+compiler.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 UV_LOCK = ROOT / "docker" / "uv.lock"
 INSTALL_SECONDS = 900.0
 LONGEST_WORDS = 700  # characters at the end of an error of uv or pip
-# The caller's variables that uv and pip see: the sources of packages. Other variables, which may be secret, are not.
+# The caller's variables that uv and pip see: the sources of packages. Other variables, which may be
+# secret, are not.
 PASSED_ON = re.compile(
     r"(PATH|HOME|USER|LANG|TMPDIR|NETRC|XDG_CACHE_HOME|SSL_CERT_(FILE|DIR)|(HTTPS?|ALL|NO)_PROXY"
     r"|PIP_(INDEX_URL|EXTRA_INDEX_URL|CERT)|UV_(DEFAULT_INDEX|INDEX|FIND_LINKS|NO_INDEX|CACHE_DIR|OFFLINE))",
@@ -61,12 +64,15 @@ def install(
     """Install, into a new `folder`, the packages that `requirements` need and the twin lacks.
 
     Returns the installed packages as NAME==VERSION.
-    Raises Interrupted, or OverlayError if a requirement is malformed or no wheel fits the twin's Python, `python`.
+    Raises Interrupted, or OverlayError if a requirement is malformed or no wheel fits the twin's
+    Python, `python`.
 
     Args:
-        installed: versions of the twin's own packages by normalised name. They are used where `requirements` allow it.
+        installed: versions of the twin's own packages by normalised name. They are used where
+            `requirements` allow it.
         cache: the folder for uv's cache, and for the pinned uv if PATH has no uv.
-        constraints: versions (NAME==VERSION) that must be used, such as those that the other twin got.
+        constraints: versions (NAME==VERSION) that must be used, such as those that the other twin
+            got.
         without_wheels: distributions that are not to be installed from wheels.
     """
     checked = [_checked(requirement) for requirement in requirements]
@@ -108,7 +114,8 @@ def _choices(
 ) -> list[dict[str, str]]:
     """Return the sets of pins to try, {name: pin}.
 
-    If the script needs other versions than the twin's, pins are dropped: first of the packages that it names.
+    If the script needs other versions than the twin's, pins are dropped: first of the packages that
+    it names.
     """
     fixed = {normalise(pin.partition("==")[0]): pin for pin in constraints}
     twin_pins = {name: f"{name}=={version}" for name, version in installed.items()}
@@ -121,9 +128,15 @@ def _choices(
 
 
 def _resolve(
-    resolver: list[str], folder: Path, choices: Iterable[dict[str, str]], cache: Path, interruption: Interruption
+    resolver: list[str],
+    folder: Path,
+    choices: Iterable[dict[str, str]],
+    cache: Path,
+    interruption: Interruption,
 ) -> list[str]:
-    """Return the versions (NAME==VERSION) that fit the first of the *choices* for which there are any."""
+    """Return the versions (NAME==VERSION) that fit the first of the *choices* for which there are
+    any.
+    """
     constraints = folder.with_name(folder.name + ".held")
     for pins in choices:
         _write(constraints, pins.values())
@@ -142,7 +155,9 @@ def _write(path: Path, lines: Iterable[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines))
 
 
-def has_wheel(requirement: str, series: str, free_threaded: bool, cache: Path, interruption: Interruption) -> bool:
+def has_wheel(
+    requirement: str, series: str, free_threaded: bool, cache: Path, interruption: Interruption
+) -> bool:
     """True if pip finds a wheel of `requirement` that fits this machine and CPython `series`.
 
     `free_threaded`: True for the free-threaded build of CPython, False for the build with the GIL.
@@ -150,8 +165,26 @@ def has_wheel(requirement: str, series: str, free_threaded: bool, cache: Path, i
     abi = f"cp{series.replace('.', '')}"
     if free_threaded:
         abi += "t"
-    pip = [sys.executable, "-I", "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--no-deps"]
-    pip += ["--only-binary=:all:", "--python-version", series, "--abi", abi, "--target", str(cache / "none")]
+    pip = [
+        sys.executable,
+        "-I",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--dry-run",
+        "--ignore-installed",
+        "--no-deps",
+    ]
+    pip += [
+        "--only-binary=:all:",
+        "--python-version",
+        series,
+        "--abi",
+        abi,
+        "--target",
+        str(cache / "none"),
+    ]
     for platform in ("manylinux_2_28", "manylinux2014", "manylinux_2_17"):
         pip.append(f"--platform={platform}_{os.uname().machine}")
     try:
@@ -169,11 +202,22 @@ def find_uv(cache: Path, interruption: Interruption) -> str:
     directory = cache / "tools" / version
     if not (directory / "bin" / "uv").exists():
         draft = directory.with_name(f".{version}.{os.getpid()}")
-        pip = [sys.executable, "-I", "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
+        pip = [
+            sys.executable,
+            "-I",
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--require-hashes",
+        ]
         done = run([*pip, "--target", str(draft), "-r", str(UV_LOCK)], cache, interruption)
         try:
             if done.returncode:
-                raise OverlayError("uv, which installs extra packages, cannot be installed: " + last_words(done))
+                raise OverlayError(
+                    "uv, which installs extra packages, cannot be installed: " + last_words(done)
+                )
             with contextlib.suppress(OSError):  # another run was faster
                 draft.rename(directory)
         finally:
@@ -182,7 +226,9 @@ def find_uv(cache: Path, interruption: Interruption) -> str:
 
 
 def run(command: list[str], cache: Path, interruption: Interruption) -> Completed:
-    """Run uv or pip to its end. Raises OverlayError if it cannot be run or takes too long, or Interrupted."""
+    """Run uv or pip to its end. Raises OverlayError if it cannot be run or takes too long, or
+    Interrupted.
+    """
     watch = {interruption.fileno(): interruption.wanted}
     try:
         return supervise(command, b"", _variables(cache), watch, INSTALL_SECONDS)
@@ -197,7 +243,12 @@ def run(command: list[str], cache: Path, interruption: Interruption) -> Complete
 def _variables(cache: Path) -> dict[str, str]:
     """Return the environment variables for uv and pip."""
     variables = {name: value for name, value in os.environ.items() if PASSED_ON.fullmatch(name)}
-    for switch in ("UV_NO_PROGRESS", "UV_NO_CONFIG", "UV_SYSTEM_CERTS", "PIP_DISABLE_PIP_VERSION_CHECK"):
+    for switch in (
+        "UV_NO_PROGRESS",
+        "UV_NO_CONFIG",
+        "UV_SYSTEM_CERTS",
+        "PIP_DISABLE_PIP_VERSION_CHECK",
+    ):
         variables[switch] = "1"
     variables.setdefault("UV_CACHE_DIR", str(cache / "uv"))
     if variables.get("PIP_INDEX_URL"):
@@ -206,7 +257,9 @@ def _variables(cache: Path) -> dict[str, str]:
 
 
 def absent(requirement: str, installed: Mapping[str, str]) -> bool:
-    """True if `requirement` is malformed, or not met by `installed` (versions by normalised name)."""
+    """True if `requirement` is malformed, or not met by `installed` (versions by normalised
+    name).
+    """
     from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
     from packaging.requirements import Requirement
 
@@ -222,7 +275,9 @@ def absent(requirement: str, installed: Mapping[str, str]) -> bool:
 
 
 def parse(text: str) -> Requirement:
-    """Return *text* as a requirement (PEP 508). Raises ValueError, which says what is wrong with it."""
+    """Return *text* as a requirement (PEP 508). Raises ValueError, which says what is wrong with
+    it.
+    """
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
@@ -235,13 +290,17 @@ def parse(text: str) -> Requirement:
 
 
 def _checked(text: str) -> str:
-    """Return a requirement in a form that uv cannot take as an option; raises OverlayError if malformed or a URL."""
+    """Return a requirement in a form that uv cannot take as an option; raises OverlayError if
+    malformed or a URL.
+    """
     try:
         requirement = parse(text)
     except ValueError as error:
         raise OverlayError(f"{text[:200]!r} {error}") from error
     if requirement.url:
-        raise OverlayError(f"{text[:200]!r} names an address; only wheels of a package index are installed")
+        raise OverlayError(
+            f"{text[:200]!r} names an address; only wheels of a package index are installed"
+        )
     return str(requirement)
 
 

@@ -1,6 +1,7 @@
 """Functions that find, measure and kill all descendants of a process.
 
-With `become_reaper`, this process adopts orphaned descendants. So a process that forks twice remains a descendant.
+With `become_reaper`, this process adopts orphaned descendants. So a process that forks twice
+remains a descendant.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def children(pid: int) -> list[int]:
 
 
 def below(pid: int, without: frozenset[int] = NONE, most: int = MOST_PROCESSES) -> list[int]:
-    """Return the ids of `pid`'s descendants, parents first. Stop once at least `most` ids are found.
+    """Return the ids of `pid`'s descendants, parents first. Stop once at least `most` ids are
+    found.
 
     The processes `without` and their descendants are left out.
     """
@@ -69,11 +71,13 @@ def resident(pid: int) -> int:
 def memory(pids: Iterable[int], enough: int) -> int:
     """Return the total memory of processes in bytes: the sum of their RSS.
 
-    If several processes have more than `enough` bytes together, return the sum of their PSS instead.
+    If several processes have more than `enough` bytes together, return the sum of their PSS
+    instead.
     """
     pids = list(pids)
     total = sum(map(resident, pids))
-    # The proportional size (PSS) counts a page that N forked processes share once. It takes longer to find.
+    # The proportional size (PSS) counts a page that N forked processes share once. It takes longer
+    # to find.
     if total > enough and len(pids) > 1:
         return sum(map(_proportional, pids))
     return total
@@ -91,7 +95,9 @@ def _proportional(pid: int) -> int:
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """Return the CPU time of processes, including the time of their children that ended and were waited for."""
+    """Return the CPU time of processes, including the time of their children that ended and were
+    waited for.
+    """
     total = 0
     for pid in pids:
         with contextlib.suppress(OSError, IndexError):  # it has gone
@@ -101,7 +107,9 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def waiting_seconds(pids: Iterable[int]) -> float:
-    """Return the time that the living threads of processes have waited for a CPU; 0 if the kernel does not count it."""
+    """Return the time that the living threads of processes have waited for a CPU; 0 if the kernel
+    does not count it.
+    """
     total = 0
     for pid in pids:
         with contextlib.suppress(OSError):  # it has gone
@@ -115,13 +123,14 @@ def waiting_seconds(pids: Iterable[int]) -> float:
 def end_all(without: frozenset[int], leader: int) -> int:
     """Kill and reap this process's descendants; return the number that survive SIGKILL.
 
-    The processes `without` and their descendants are spared. The child `leader` is killed but not reaped, so that the
-    code that started it can read its exit status.
+    The processes `without` and their descendants are spared. The child `leader` is killed but not
+    reaped, so that the code that started it can read its exit status.
     """
     parent = os.getpid()
     spared = without | {leader}
     deadline = time.monotonic() + PATIENCE_SECONDS
-    # The leader's group first: while a signal to the group is pending, none of its processes can fork.
+    # The leader's group first: while a signal to the group is pending, none of its processes can
+    # fork.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
     while True:
@@ -165,15 +174,18 @@ def dead(pid: int) -> bool:
 
 
 def _status(pid: int) -> list[bytes]:
-    """Return the fields of /proc/PID/stat after the program's name, which may hold spaces and brackets."""
+    """Return the fields of /proc/PID/stat after the program's name, which may hold spaces and
+    brackets.
+    """
     line = _read(f"/proc/{pid}/stat")
     return line.rpartition(b")")[2].split()
 
 
 def _read(path: str) -> bytes:
     """Return the content of a file in /proc, read without a Python file object."""
-    # CPython 3.13t takes a file object's lock twice at its end, and yields the processor 40 times each time before it
-    # notices that it holds the lock already. With hundreds of busy processes that took minutes.
+    # CPython 3.13t takes a file object's lock twice at its end, and yields the processor 40 times
+    # each time before it notices that it holds the lock already. With hundreds of busy processes
+    # that took minutes.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = []

@@ -1,12 +1,15 @@
-"""Protocol between a twin's server and its client: one JSON object a line over a Unix stream socket.
+"""Protocol between a twin's server and its client: one JSON object a line over a Unix stream
+socket.
 
-Client to server, one request at a time: {"op": "describe"}; {"op": "start", "request": {...}}, which starts a process
-of the benchmark; {"op": "go on", "process": number}, which lets that process run until its next answer; {"op": "end",
-"process": number}, which ends that process; and {"op": "reproduce", ...} with the fields of repro's Request.
+Client to server, one request at a time: {"op": "describe"}; {"op": "start", "request": {...}},
+which starts a process of the benchmark; {"op": "go on", "process": number}, which lets that process
+run until its next answer; {"op": "end", "process": number}, which ends that process; and {"op":
+"reproduce", ...} with the fields of repro's Request.
 
-Server to client: {"hello": PROTOCOL} or {"busy": text} when a client connects, and {"result": ...} or {"error": text}
-as the answer to a request. The result of "go on" is null if the process has paused so that other processes can run.
-When a client closes the connection, the server kills the client's processes.
+Server to client: {"hello": PROTOCOL} or {"busy": text} when a client connects, and {"result": ...}
+or {"error": text} as the answer to a request. The result of "go on" is null if the process has
+paused so that other processes can run. When a client closes the connection, the server kills the
+client's processes.
 """
 
 from __future__ import annotations
@@ -36,9 +39,11 @@ def decode(text: str | bytes | bytearray) -> object:
 
 
 def conforms(value: object, form: object) -> bool:
-    """True if an untrusted JSON `value` matches the schema `form`, and its numbers are below 2**63 in absolute value.
+    """True if an untrusted JSON `value` matches the schema `form`, and its numbers are below 2**63
+    in absolute value.
 
-    A schema is a type, a tuple of types, [schema of all elements], {str: schema of all values}, or {key: schema, ...}.
+    A schema is a type, a tuple of types, [schema of all elements], {str: schema of all values}, or
+    {key: schema, ...}.
     """
     if isinstance(form, dict):
         return isinstance(value, dict) and _conforms_dict(value, form)
@@ -84,7 +89,8 @@ class Channel:
             raise Disconnected(str(error)) from error
 
     def receive(self, watch: Watch, timeout: float | None = None) -> dict | None:
-        """Return the next message; None after `timeout` seconds, or if a callback of `watch` returns True.
+        """Return the next message; None after `timeout` seconds, or if a callback of `watch`
+        returns True.
 
         Raises Disconnected at the end of the stream, or if a line is not a message.
         """

@@ -1,7 +1,8 @@
-"""A server that runs processes with this interpreter for a client in another container, over a Unix socket.
+"""A server that runs processes with this interpreter for a client in another container, over a Unix
+socket.
 
-A server is one process with one thread, and serves one client at a time. An event loop in this thread waits for
-clients, their processes and signals, so no state is shared between threads.
+A server is one process with one thread, and serves one client at a time. An event loop in this
+thread waits for clients, their processes and signals, so no state is shared between threads.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from ftrun.protocol import PROTOCOL, Channel
 def listening(path: Path, anyone: bool = False) -> Iterator[socket.socket]:
     """Context manager: yield a socket that listens at `path`; remove it at the end.
 
-    If `anyone` is true, every user may connect. Replaces a socket that a killed server left. Raises ServerError.
+    If `anyone` is true, every user may connect. Replaces a socket that a killed server left. Raises
+    ServerError.
     """
     with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
         probe.connect(str(path))
@@ -41,9 +43,14 @@ def listening(path: Path, anyone: bool = False) -> Iterator[socket.socket]:
             temporary.rename(path)  # it accepts connections from now on
         except OSError as error:
             temporary.unlink(missing_ok=True)
-            hint = " (the path of a Unix socket has at most 107 bytes)" if len(str(temporary)) > 107 else ""
+            hint = (
+                " (the path of a Unix socket has at most 107 bytes)"
+                if len(str(temporary)) > 107
+                else ""
+            )
             raise ServerError(
-                f"cannot listen on {path}: {error.strerror or error}{hint}; name a path in a writable directory"
+                f"cannot listen on {path}: {error.strerror or error}{hint}; name a path in a "
+                f"writable directory"
             ) from error
         finally:
             os.umask(before)
@@ -54,24 +61,32 @@ def listening(path: Path, anyone: bool = False) -> Iterator[socket.socket]:
 
 
 class Server:
-    """Base class of a server that serves one client at a time and refuses all others. Owned by the main thread."""
+    """Base class of a server that serves one client at a time and refuses all others. Owned by the
+    main thread.
+    """
 
     def __init__(self, listener: socket.socket, interruption: Interruption):
         self._listener = listener
         self._interruption = interruption
 
     def _answer(self, request: dict, watch: Watch) -> dict:
-        """Return a subclass's answer to a request; raises Stopped if a callback of `watch` returns True."""
+        """Return a subclass's answer to a request; raises Stopped if a callback of `watch` returns
+        True.
+        """
         raise NotImplementedError
 
     def _client_gone(self) -> None:
-        """End the processes that still run for the client, which has gone. Subclasses implement this."""
+        """End the processes that still run for the client, which has gone. Subclasses implement
+        this.
+        """
 
     def _accept(self) -> socket.socket:
         return self._listener.accept()[0]
 
     def _refuse(self) -> bool:
-        """Tell a second client that the server is busy. Return False, so that the first client's request goes on."""
+        """Tell a second client that the server is busy. Return False, so that the first client's
+        request goes on.
+        """
         with contextlib.suppress(OSError, Disconnected):
             channel = Channel(self._accept())
             channel.send({"busy": "it serves another client"})
@@ -79,7 +94,9 @@ class Server:
         return False
 
     def serve(self, idle: float) -> None:
-        """Wait up to `idle` seconds for a client. Serve that client until it disconnects or a signal arrives."""
+        """Wait up to `idle` seconds for a client. Serve that client until it disconnects or a
+        signal arrives.
+        """
         signals = {self._interruption.fileno(): self._interruption.wanted}
         clients: list[socket.socket] = []
         with Loop(signals) as loop, contextlib.suppress(Stopped):
@@ -92,7 +109,8 @@ class Server:
         try:
             channel.send({"hello": PROTOCOL})
             while (request := channel.receive(watch)) is not None:
-                # A client sends nothing while its request runs: if its socket is readable, the client has gone.
+                # A client sends nothing while its request runs: if its socket is readable, the
+                # client has gone.
                 answer = self._answer(request, {**watch, channel.fileno(): lambda: True})
                 channel.send(answer)
         except (Disconnected, Stopped):
@@ -111,13 +129,20 @@ def run(
 ) -> int:
     """Run a server program, with options `--socket` and `--idle`; return its exit status.
 
-    `server` is called with the listening socket, and returns the Server. The program ends after one client.
+    `server` is called with the listening socket, and returns the Server. The program ends after one
+    client.
     """
     parser = argparse.ArgumentParser(
-        prog=f"python -m {module}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=f"python -m {module}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--socket", required=True, type=Path, metavar="PATH", help="the Unix socket to listen on; removed at the end"
+        "--socket",
+        required=True,
+        type=Path,
+        metavar="PATH",
+        help="the Unix socket to listen on; removed at the end",
     )
     idle = "exit if no client comes within this time after the start"
     add_all(parser, [("--idle", float, 120.0, "SECONDS", idle)])

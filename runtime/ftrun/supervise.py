@@ -1,8 +1,9 @@
 """Child processes with time limits: run a child to its end, or exchange lines with it.
 
-A child gets its own session and process group. The group is killed when the child ends, fails, takes too long or is no
-longer needed, so that processes that the child started (torch's workers) end too. With the argument ``tree``,
-descendants that left the group are also killed. Such children are ftbench's trials, the audit and scripts of repro.
+A child gets its own session and process group. The group is killed when the child ends, fails,
+takes too long or is no longer needed, so that processes that the child started (torch's workers)
+end too. With the argument ``tree``, descendants that left the group are also killed. Such children
+are ftbench's trials, the audit and scripts of repro.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class Completed:
 
 @dataclass
 class Stream:
-    """Bytes read from a pipe: all of them or, if `keep` is set, those at the start and at the end."""
+    """Bytes read from a pipe: all of them or, if `keep` is set, those at the start and at the
+    end.
+    """
 
     keep: int | None = None
     """Number of bytes to keep at the start, and also at the end. None: all bytes are kept."""
@@ -54,7 +57,9 @@ class Stream:
     total: int = 0
 
     def add(self, data: bytes) -> None:
-        """Pass `data`, which was read from the pipe, to the function `take`; if `take` is None, keep it."""
+        """Pass `data`, which was read from the pipe, to the function `take`; if `take` is None,
+        keep it.
+        """
         self.total += len(data)
         if self.take is not None:
             self.take(data)
@@ -95,10 +100,12 @@ def supervise(
     timeout: float,
     take: Callable[[bytes], None] | None = None,
 ) -> Completed:
-    """Run a command to its end, with the input `stdin`. If `take` is given, stdout is passed to it and not kept.
+    """Run a command to its end, with the input `stdin`. If `take` is given, stdout is passed to it
+    and not kept.
 
-    Raises OSError if the command cannot be started. Kills the child and raises an exception in three cases: Stopped, if
-    a callback of `watch` returns True; TimedOut, after `timeout` seconds; the error of `take`, if `take` raises one.
+    Raises OSError if the command cannot be started. Kills the child and raises an exception in
+    three cases: Stopped, if a callback of `watch` returns True; TimedOut, after `timeout` seconds;
+    the error of `take`, if `take` raises one.
     """
     with contextlib.closing(Child(arguments, environment)) as child:
         child.stdout.take = take
@@ -106,7 +113,9 @@ def supervise(
 
 
 class Child:
-    """A child process, owned by one thread, which must call `close`. Output is read only while a method waits."""
+    """A child process, owned by one thread, which must call `close`. Output is read only while a
+    method waits.
+    """
 
     def __init__(
         self,
@@ -120,12 +129,14 @@ class Child:
         """Start the child; raises OSError.
 
         Args:
-            arguments: the command, or a function that gets the descriptors of the `pipes` and returns the command.
+            arguments: the command, or a function that gets the descriptors of the `pipes` and
+                returns the command.
             pipes: number of pipes, in addition to stdout and stderr, that the child can write to.
             keep: number of bytes to keep at each end of the child's output streams (`Stream.keep`).
-            tree: also kill descendants outside of the child's process group. This process must then have a single
-                thread, and no grandchildren from other children.
-            options: other arguments of subprocess.Popen, such as cwd, user and stdin, stdout, stderr (default: pipes).
+            tree: also kill descendants outside of the child's process group. This process must then
+                have a single thread, and no grandchildren from other children.
+            options: other arguments of subprocess.Popen, such as cwd, user and stdin, stdout,
+                stderr (default: pipes).
         """
         self.started = time.monotonic()
         self.ended_at: float | None = None
@@ -143,7 +154,9 @@ class Child:
             ends = [os.pipe() for _ in range(pipes)]
             for reader, _ in ends:
                 stack.callback(os.close, reader)
-            self._process = self._start(arguments, environment, [writer for _, writer in ends], options)
+            self._process = self._start(
+                arguments, environment, [writer for _, writer in ends], options
+            )
             stack.enter_context(self._process)  # closes the pipes and waits for the child's end
             stack.callback(self.kill)
             self._pidfd = os.pidfd_open(self._process.pid)
@@ -157,7 +170,10 @@ class Child:
         self._open_standard_streams()
 
     def _open_standard_streams(self) -> None:
-        for pipe, stream in ((self._process.stdout, self.stdout), (self._process.stderr, self.stderr)):
+        for pipe, stream in (
+            (self._process.stdout, self.stdout),
+            (self._process.stderr, self.stderr),
+        ):
             if pipe:
                 self._open[pipe.fileno()] = stream
         if self._process.stdin:
@@ -170,7 +186,9 @@ class Child:
         writers: list[int],
         options: Mapping[str, Any],
     ) -> subprocess.Popen:
-        """Start the process; close this process's copies of the pipes' ends that the child writes to."""
+        """Start the process; close this process's copies of the pipes' ends that the child writes
+        to.
+        """
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         try:
             return subprocess.Popen(
@@ -187,7 +205,9 @@ class Child:
 
     @property
     def returncode(self) -> int:
-        """Exit status, or minus the number of the signal that ended the child. Valid after the child's end or kill."""
+        """Exit status, or minus the number of the signal that ended the child. Valid after the
+        child's end or kill.
+        """
         if self.ended_at is None:
             return -signal.SIGKILL
         return self._process.wait()
@@ -198,7 +218,8 @@ class Child:
         return (self.ended_at or time.monotonic()) - self.started
 
     def ask(self, line: bytes, watch: Watch, timeout: float) -> bytes | None:
-        """Send a line, and return the next line that the child writes to stdout; None if the child ends before that.
+        """Send a line, and return the next line that the child writes to stdout; None if the child
+        ends before that.
 
         Raises Stopped or TimedOut, after killing the child.
         """
@@ -227,11 +248,12 @@ class Child:
         done: Callable[[], bool] = lambda: False,
         look: Callable[[], None] | None = None,
     ) -> bool:
-        """Read the child's output until `done()` is true or the child ends; return False if `seconds` pass first.
+        """Read the child's output until `done()` is true or the child ends; return False if
+        `seconds` pass first.
 
-        When the child ends, processes that it left behind are killed and the rest of its output is read. `look` is
-        called a few times a second, and may raise to end the wait. If a callback of `watch` returns True, this method
-        kills the child and raises Stopped.
+        When the child ends, processes that it left behind are killed and the rest of its output is
+        read. `look` is called a few times a second, and may raise to end the wait. If a callback of
+        `watch` returns True, this method kills the child and raises Stopped.
         """
         until = time.monotonic() + seconds
         with Loop(watch) as loop:
@@ -258,8 +280,11 @@ class Child:
             handler = functools.partial(self._write, loop)
             loop.add(stdin.fileno(), handler, selectors.EVENT_WRITE)
 
-    def read_stacks(self, number: int, stacks: Stream, watch: Watch, look: Callable[[], None] | None = None) -> bool:
-        """Send signal `number`, at which the child dumps its stacks, and read the dump into `stacks`.
+    def read_stacks(
+        self, number: int, stacks: Stream, watch: Watch, look: Callable[[], None] | None = None
+    ) -> bool:
+        """Send signal `number`, at which the child dumps its stacks, and read the dump into
+        `stacks`.
 
         Returns True if the child has ended.
         """
@@ -267,14 +292,21 @@ class Child:
         until = time.monotonic() + DUMP_MOST_SECONDS
         pause, before = DUMP_SECONDS, stacks.total
         while self.ended_at is None and (left := until - time.monotonic()) > 0:
-            self.listen(watch, min(pause, left), functools.partial(lambda total: stacks.total > total, before), look)
+            self.listen(
+                watch,
+                min(pause, left),
+                functools.partial(lambda total: stacks.total > total, before),
+                look,
+            )
             if stacks.total == before:
                 break
             pause, before = DUMP_PAUSE_SECONDS, stacks.total
         return self.ended_at is not None
 
     def descendants(self, most: int) -> list[int]:
-        """Return the ids of the child and its descendants; stop after finding `most` or more ids. Needs `tree`."""
+        """Return the ids of the child and its descendants; stop after finding `most` or more ids.
+        Needs `tree`.
+        """
         excluded = self._excluded or frozenset()
         return process_tree.below(os.getpid(), excluded, most)
 
@@ -288,7 +320,9 @@ class Child:
                     os.kill(self._process.pid, number)
 
     def kill(self) -> None:
-        """Kill the child and its process group; with `tree`, also all other descendants of the child."""
+        """Kill the child and its process group; with `tree`, also all other descendants of the
+        child.
+        """
         # Not after wait(): another process may then have the child's id, which is also its group's.
         if self._process.returncode is None:
             if self._excluded is not None:
@@ -298,7 +332,9 @@ class Child:
                     os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill the child as `kill` does, wait for its end and close its pipes. A second call does nothing."""
+        """Kill the child as `kill` does, wait for its end and close its pipes. A second call does
+        nothing.
+        """
         self._resources.close()
 
     def _send(self, data: bytes, watch: Watch, timeout: float, done: Callable[[], bool]) -> None:

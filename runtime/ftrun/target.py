@@ -15,7 +15,8 @@ from ftrun.errors import TargetError
 
 
 def load(target: str) -> Any:
-    """Import the file of *target* (FILE.py:NAME); return the dataset that NAME stands for (see `make`).
+    """Import the file of *target* (FILE.py:NAME); return the dataset that NAME stands for (see
+    `make`).
 
     Raises TargetError. If user code failed, the message has the traceback.
     """
@@ -23,7 +24,9 @@ def load(target: str) -> Any:
 
 
 def is_factory(value: Any) -> bool:
-    """True if *value* may make a dataset when it is called: a class, or a callable that is not a dataset."""
+    """True if *value* may make a dataset when it is called: a class, or a callable that is not a
+    dataset.
+    """
     if issubclass(type(value), type):
         return True
     return callable(value) and not _is_dataset(value)
@@ -32,8 +35,9 @@ def is_factory(value: Any) -> bool:
 def make(value: Any, target: str) -> Any:
     """Return the dataset for *value*, the object that *target* names.
 
-    A factory (a function or class, see `is_factory`) is called, and its result used. For a DataLoader, its dataset is
-    returned, else the object itself. Raises TargetError if the factory fails or the object is no dataset.
+    A factory (a function or class, see `is_factory`) is called, and its result used. For a
+    DataLoader, its dataset is returned, else the object itself. Raises TargetError if the factory
+    fails or the object is no dataset.
     """
     if is_factory(value):
         value = _guarded(f"calling {target.rpartition(':')[2]}()", value)
@@ -42,14 +46,17 @@ def make(value: Any, target: str) -> Any:
         value = loader.dataset
     if not _is_dataset(value):
         raise TargetError(
-            f"{target} gives a {type(value).__name__}, which is no dataset: it has neither __getitem__ nor is it a "
+            f"{target} gives a {type(value).__name__}, which is no dataset: it has neither "
+            f"__getitem__ nor is it a "
             "torch.utils.data.IterableDataset"
         )
     return value
 
 
 def _loader(value: Any) -> torch.utils.data.DataLoader | None:
-    """Return *value*, or the object behind this proxy (such as wrapt's), if it is a DataLoader; else None."""
+    """Return *value*, or the object behind this proxy (such as wrapt's), if it is a DataLoader;
+    else None.
+    """
     for _ in range(11):
         if value is None or issubclass(type(value), torch.utils.data.DataLoader):
             return value
@@ -58,14 +65,18 @@ def _loader(value: Any) -> torch.utils.data.DataLoader | None:
 
 
 def find(target: str) -> Any:
-    """Return the object that *target* (FILE.py:NAME) names, after importing the module; raises TargetError."""
+    """Return the object that *target* (FILE.py:NAME) names, after importing the module; raises
+    TargetError.
+    """
     module_name, _, path = target.rpartition(":")
     value: Any = _guarded(f"importing {module_name}", _import, module_name)
     for name in path.split("."):
         try:
             value = getattr(value, name)
         except AttributeError:
-            raise TargetError(f"{module_name} has no {path}; it has {_public_names(value)}") from None
+            raise TargetError(
+                f"{module_name} has no {path}; it has {_public_names(value)}"
+            ) from None
     return value
 
 
@@ -76,7 +87,8 @@ def _public_names(value: Any) -> str:
 
 
 def native_attribute(value: Any, name: str) -> Any:
-    """Return attribute *name* of *value* if C code or ``__slots__`` defines the attribute, else None.
+    """Return attribute *name* of *value* if C code or ``__slots__`` defines the attribute, else
+    None.
 
     Runs no Python code of *value*, such as a property or ``__getattr__``.
     """
@@ -118,13 +130,19 @@ def _import(name: str) -> types.ModuleType:
 
 
 def _guarded(action: str, function: Any, *arguments: Any) -> Any:
-    """Call user code. Raises TargetError, which says that *action* failed, with the user's frames of the traceback."""
+    """Call user code. Raises TargetError, which says that *action* failed, with the user's frames
+    of the traceback.
+    """
     try:
         return function(*arguments)
     except TargetError:
         raise
     except (Exception, SystemExit) as error:
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_user_code(frame.filename)]
+        frames = [
+            frame
+            for frame in traceback.extract_tb(error.__traceback__)
+            if _is_user_code(frame.filename)
+        ]
         listing = "".join(traceback.format_list(frames[-8:]))
         text = "".join(traceback.format_exception_only(error)).strip()
         raise TargetError(f"{action} failed:\n{listing}{text}") from error

@@ -5,10 +5,10 @@
     │   └── NotebookError       the notebook cannot be run
     ├── VersionError            no interpreter has the Python version that the script requires
     ├── LimitBroken             a run exceeded a limit; never leaves ftsafety.repro.watch
-    └── NoCluster               there is no cluster to connect to (in ftsafety.repro.cluster, also a TwinError)
+    └── NoCluster               no cluster to connect to (ftsafety.repro.cluster; a TwinError too)
 
-Each message says what happened and what to do. Standard library only, for Python 3.9: ftsafety.repro.arguments imports
-this file.
+Each message says what happened and what to do. Standard library only, for Python 3.9:
+ftsafety.repro.arguments imports this file.
 """
 
 from __future__ import annotations

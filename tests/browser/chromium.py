@@ -1,4 +1,6 @@
-"""A headless Chromium that loads a page, evaluates an expression in it and prints the value (``--dump-dom``)."""
+"""A headless Chromium that loads a page, evaluates an expression in it and prints the value
+(``--dump-dom``).
+"""
 
 import html
 import json
@@ -14,8 +16,9 @@ OPTIONS = """
     --hide-scrollbars --force-color-profile=srgb --enable-logging=stderr
 """.split()
 
-# A page may not run scripts, so another page holds it in a frame, as narrow as a phone if it should be, and looks into
-# it. The frame's load event comes before that of the window, which --dump-dom waits for.
+# A page may not run scripts, so another page holds it in a frame, as narrow as a phone if it should
+# be, and looks into it. The frame's load event comes before that of the window, which --dump-dom
+# waits for.
 OUTER = """<!doctype html><meta charset="utf-8"><style>body {{ margin: 0 }} iframe {{ border: 0 }}</style>
 <pre id="value"></pre>
 <script>
@@ -41,7 +44,9 @@ def find() -> str | None:
 
 @dataclass
 class Look:
-    """One look at a page: the expression's value, what the page logged, addresses that it asked for beyond itself."""
+    """One look at a page: the expression's value, what the page logged, addresses that it asked for
+    beyond itself.
+    """
 
     value: Any
     logged: list[str]
@@ -56,20 +61,30 @@ class Chromium:
     folder: Path
 
     def look(self, page: Path, expression: str, width: int = 1200, dark: bool = False) -> Look:
-        """Return the value of a JavaScript expression in a page of this width. Raises AssertionError if it throws."""
+        """Return the value of a JavaScript expression in a page of this width. Raises
+        AssertionError if it throws.
+        """
         outer = self.folder / "outer.html"
         outer.write_text(OUTER.format(expression=expression, width=width, address=page.as_uri()))
         scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
         # Files may look into the frames of others.
         done = self._run(
-            "--disable-web-security", "--allow-file-access-from-files", scheme, "--dump-dom", outer.as_uri()
+            "--disable-web-security",
+            "--allow-file-access-from-files",
+            scheme,
+            "--dump-dom",
+            outer.as_uri(),
         )
         match = re.search(r'<pre id="value">(.+?)</pre>', done.stdout, re.DOTALL)
         assert match, done.stdout[-2000:] + done.stderr[-2000:]
         answer = json.loads(html.unescape(match[1]))
         assert "error" not in answer, answer["error"]
         logged = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-        beyond = [name for name in answer["requests"] if name.split(":")[0] not in ("file", "data", "blob")]
+        beyond = [
+            name
+            for name in answer["requests"]
+            if name.split(":")[0] not in ("file", "data", "blob")
+        ]
         return Look(answer.get("value"), logged, beyond)
 
     def screenshot(self, page: Path, path: Path, width: int = 1200) -> None:
@@ -77,5 +92,10 @@ class Chromium:
         self._run(f"--window-size={width},900", f"--screenshot={path}", page.as_uri())
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [self.executable, *OPTIONS, f"--user-data-dir={self.folder / 'profile'}", *arguments]
+        command = [
+            self.executable,
+            *OPTIONS,
+            f"--user-data-dir={self.folder / 'profile'}",
+            *arguments,
+        ]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=900)

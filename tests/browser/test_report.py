@@ -22,7 +22,8 @@ PHONE, DESK = 390, 1200
 
 # Opens all that is folded but the tables; an expression follows it.
 OPEN = "document.querySelectorAll('details.more').forEach((part) => { part.open = true; }), "
-# What each chart shows: its texts, those for hovering, marks, what is cut off at an edge, and the size of letters.
+# What each chart shows: its texts, those for hovering, marks, what is cut off at an edge, and the
+# size of letters.
 CHARTS = """
 [...document.querySelectorAll(".chart")].map((chart) => {
   const svg = chart.querySelector("svg"), box = svg.getBoundingClientRect(), texts = [...svg.querySelectorAll("text")];
@@ -129,17 +130,25 @@ def hovering(chart: charts.Chart) -> list[str]:
     if isinstance(picture, draw.Rows):
         return [row.hover for row in picture.rows]
     steps = [math.ceil(len(line.x) / draw.MOST_MARKS) for line in picture.lines]
-    return [text for line, step in zip(picture.lines, steps) for text in (*line.hover[:-1:step], line.hover[-1])]
+    return [
+        text
+        for line, step in zip(picture.lines, steps)
+        for text in (*line.hover[:-1:step], line.hover[-1])
+    ]
 
 
 @pytest.mark.parametrize("width, dark", [(PHONE, True), (966, False), (DESK, False)])
 def test_every_chart_is_drawn_and_nothing_is_too_wide(browser, page, many, width, dark):
-    look = browser.look(page, f"{OPEN} {{charts: {CHARTS}, widths: {WIDTHS}, wide: {WIDE}}}", width, dark)
+    look = browser.look(
+        page, f"{OPEN} {{charts: {CHARTS}, widths: {WIDTHS}, wide: {WIDE}}}", width, dark
+    )
     assert look.logged == look.requests == []
     drawn, wanted = look.value["charts"], in_order(many)
     assert [chart["id"] for chart in drawn] == [f"chart-{chart.name}" for chart in wanted]
     for chart, own in zip(drawn, wanted, strict=True):
-        assert chart["hovering"] == hovering(own) and chart["marks"] > len(chart["hovering"]), chart["id"]
+        assert chart["hovering"] == hovering(own) and chart["marks"] > len(chart["hovering"]), (
+            chart["id"]
+        )
         assert chart["smallest"] >= 12 and chart["cut"] == chart["overlapping"] == [], chart["id"]
         assert 300 < chart["svg"] <= chart["width"] and chart["right"] <= width, chart["id"]
     assert look.value["widths"]["client"] == width >= look.value["widths"]["scroll"]
@@ -151,7 +160,8 @@ def test_pixels(browser, page, tmp_path):
     browser.screenshot(page, tmp_path / "shot.png", DESK)
     with Image.open(tmp_path / "shot.png") as image:
         assert image.width == DESK
-        assert len(image.convert("RGB").getcolors(image.width * image.height)) > 50  # the text's and the bars'
+        # the text's and the bars'
+        assert len(image.convert("RGB").getcolors(image.width * image.height)) > 50
 
 
 def test_tables_hold_the_documents_figures(browser, page, many):
@@ -171,14 +181,20 @@ def test_colours_follow_the_preference(browser, page):
 
 
 def test_values_show_on_hovering(browser, page, many):
-    """What a browser shows: the title of what is topmost under the pointer, or of what holds that."""
+    """What a browser shows: the title of what is topmost under the pointer, or of what holds
+    that.
+    """
     names = ["sizes-throughput", "kinds-throughput", "sizes-throughput-ratios", "waterfall-chain"]
     topmost = browser.look(page, f"{OPEN} {names}.map({TOPMOST})", DESK).value
     for name, shown in zip(names, topmost, strict=True):
         (chart,) = [chart for chart in in_order(many) if chart.name == name]
         wanted = hovering(chart)
         # Marks of curves may lie on each other.
-        assert len(shown) == len(wanted) and set(shown) <= set(wanted) and len(set(shown)) >= len(wanted) / 2
+        assert (
+            len(shown) == len(wanted)
+            and set(shown) <= set(wanted)
+            and len(set(shown)) >= len(wanted) / 2
+        )
         assert isinstance(chart.picture, draw.Curves) or shown == wanted
     first = hovering(next(chart for chart in in_order(many) if chart.name == "sizes-throughput"))[0]
     assert first.count("\n") == 3 and "mean" in first and "rounds" in first

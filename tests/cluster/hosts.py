@@ -1,7 +1,8 @@
-"""Hosts of a small cluster on this machine: namespaces with a name, a network and processes of their own.
+"""Hosts of a small cluster on this machine: namespaces with a name, a network and processes of
+their own.
 
-The cluster's files are this machine's, like a shared file system. Its network is not this machine's: the hosts reach
-each other and nothing else.
+The cluster's files are this machine's, like a shared file system. Its network is not this
+machine's: the hosts reach each other and nothing else.
 """
 
 import contextlib
@@ -25,8 +26,8 @@ class Host:
     def __init__(self, name: str, address: str, names: Path) -> None:
         """Boot the host; *names* becomes its /etc/hosts."""
         self.name, self.address = name, address
-        # Prints a line once everything is in place; then waits for the end of its input. So the host is gone, too, when
-        # the tests are killed.
+        # Prints a line once everything is in place; then waits for the end of its input. So the
+        # host is gone, too, when the tests are killed.
         boot = 'hostname "$1"; mount --bind "$2" /etc/hosts; ip link set lo up; echo up; exec cat'
         own = ["--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         command = ["unshare", *own, "sh", "-ec", boot, "sh", name, str(names)]
@@ -54,7 +55,8 @@ class Host:
         """End the host and all its processes."""
         if self._parent.returncode is None:
             self._parent.kill()
-            self._parent.communicate()  # to the end of the output, which the host's first process has open
+            # to the end of the output, which the host's first process has open
+            self._parent.communicate()
 
 
 def reason_for_none() -> str:
@@ -81,7 +83,10 @@ def hosts(folder: Path, *names: str) -> Iterator[list[Host]]:
         pytest.skip(why)
     addresses = {name: f"10.77.0.{number}" for number, name in enumerate(names, 1)}
     table = folder / "hosts"
-    table.write_text("127.0.0.1 localhost\n" + "".join(f"{address} {name}\n" for name, address in addresses.items()))
+    table.write_text(
+        "127.0.0.1 localhost\n"
+        + "".join(f"{address} {name}\n" for name, address in addresses.items())
+    )
     with contextlib.ExitStack() as stack:
         booted = []
         for name, address in addresses.items():
@@ -94,7 +99,8 @@ def hosts(folder: Path, *names: str) -> Iterator[list[Host]]:
         first.run("ip", "address", "add", f"{first.address}/24", "dev", "switch", status=0)
         for host in booted[1:]:
             link = f"ip link add name {host.name} type veth peer name eth0 netns {host.pid}".split()
-            # By the process id of this machine, since the first host does not see the others' processes.
+            # By the process id of this machine, since the first host does not see the others'
+            # processes.
             completed(["nsenter", "--target", str(first.pid), "--net", "--", *link], status=0)
             first.run("ip", "link", "set", "dev", host.name, "master", "switch", "up", status=0)
             host.run("ip", "address", "add", f"{host.address}/24", "dev", "eth0", status=0)

@@ -16,8 +16,8 @@ from tests.programs import completed
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol")
 
-# Processes are found by their parents, since a container may not make cgroups. Timeouts are long, because this machine
-# may be busy: a node is down when the test says so.
+# Processes are found by their parents, since a container may not make cgroups. Timeouts are long,
+# because this machine may be busy: a node is down when the test says so.
 CONFIGURATION = """\
 ClusterName=test
 SlurmctldHost=login
@@ -61,7 +61,9 @@ class Cluster:
         return completed(self.command(*words), **options)
 
     def command(self, *words: object) -> list[str]:
-        """Return a command that runs *words* on the login host, where Slurm's commands find the cluster."""
+        """Return a command that runs *words* on the login host, where Slurm's commands find the
+        cluster.
+        """
         return self.login.command("env", f"SLURM_CONF={self.configuration}", *words)
 
     def lose(self, name: str) -> None:
@@ -71,12 +73,16 @@ class Cluster:
 
 
 class _Daemon:
-    """A program that runs until its host is killed. Its output is copied to a file by a thread of its own."""
+    """A program that runs until its host is killed. Its output is copied to a file by a thread of
+    its own.
+    """
 
     def __init__(self, command: list[str], ready: str, log: Path) -> None:
         """Start the program, and return when it has printed *ready*."""
         self._ready, self._ready_or_ended, self._log = ready, threading.Event(), log
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         self._thread = threading.Thread(target=self._copy)
         self._thread.start()
         self._ready_or_ended.wait()
@@ -105,9 +111,14 @@ def _start(it: Cluster) -> Iterator[_Daemon]:
     key = folder / "munge" / "key"
     key.touch(mode=0o600)
     key.write_bytes(bytes(range(128)))
-    munge = [f"--{what}={folder}/munge/{what}" for what in ("socket", "pid-file", "log-file", "seed-file")]
+    munge = [
+        f"--{what}={folder}/munge/{what}"
+        for what in ("socket", "pid-file", "log-file", "seed-file")
+    ]
     it.login.run("munged", "--force", f"--key-file={key}", *munge, status=0)
-    yield _Daemon(it.command("slurmctld", "-D"), "Running as primary controller", folder / "slurmctld.log")
+    yield _Daemon(
+        it.command("slurmctld", "-D"), "Running as primary controller", folder / "slurmctld.log"
+    )
     for name, node in it.nodes.items():
         slurmd = node.command("env", f"SLURM_CONF={it.configuration}", "slurmd", "-D", "-N", name)
         yield _Daemon(slurmd, "slurmd started on", folder / f"slurmd-{name}.log")
@@ -115,19 +126,24 @@ def _start(it: Cluster) -> Iterator[_Daemon]:
 
 @contextlib.contextmanager
 def cluster(folder: Path, *names: str) -> Iterator[Cluster]:
-    """Context manager: start a cluster with nodes of these names; end it afterwards. Skips the test if it cannot.
+    """Context manager: start a cluster with nodes of these names; end it afterwards. Skips the test
+    if it cannot.
 
     Each node has all CPUs of this machine.
     """
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
-        pytest.skip(f"not installed: {' '.join(missing)} (Debian: munge slurmctld slurmd slurm-client)")
+        pytest.skip(
+            f"not installed: {' '.join(missing)} (Debian: munge slurmctld slurmd slurm-client)"
+        )
     with contextlib.ExitStack() as stack:
         # Entered before the hosts, whose end is the daemons' end.
         daemons = stack.enter_context(contextlib.ExitStack())
         login, *nodes = stack.enter_context(hosts(folder, "login", *names))
         it = Cluster(login, nodes, folder)
-        it.configuration.write_text(CONFIGURATION.format(folder=folder, nodes=",".join(names), cpus=os.cpu_count()))
+        it.configuration.write_text(
+            CONFIGURATION.format(folder=folder, nodes=",".join(names), cpus=os.cpu_count())
+        )
         for daemon in _start(it):
             daemons.callback(daemon.wait)
         yield it

@@ -28,7 +28,8 @@ BatchMode yes
 
 
 def serve(hosts: list[Host], folder: Path, variables: dict[str, str]) -> Path:
-    """Start sshd on each host, until the host is killed; return ssh's configuration. Skips the test without sshd.
+    """Start sshd on each host, until the host is killed; return ssh's configuration. Skips the test
+    without sshd.
 
     Args:
         variables: environment variables of all commands that ssh runs there.
@@ -42,5 +43,8 @@ def serve(hosts: list[Host], folder: Path, variables: dict[str, str]) -> Path:
     Path("/run/sshd").mkdir(exist_ok=True)  # what Debian's service makes
     for host in hosts:
         # sshd goes to the background once it listens.
-        subprocess.run(host.command(SSHD, "-f", folder / "sshd_config", "-E", folder / f"{host.name}.log"), check=True)
+        subprocess.run(
+            host.command(SSHD, "-f", folder / "sshd_config", "-E", folder / f"{host.name}.log"),
+            check=True,
+        )
     return folder / "ssh_config"

@@ -26,14 +26,28 @@ def test_the_train_job_has_the_same_pods(packages):
     assert job_of(runtime)["spec"]["template"] == job["spec"]["template"]
     reference = train_job["spec"]["runtimeRef"]
     assert (reference["kind"], reference["name"]) == (runtime["kind"], runtime["metadata"]["name"])
-    # What Trainer's webhook asks of a runtime: the label, one replica, and a container of this name.
+    # What Trainer's webhook asks of a runtime: the label, one replica, and a container of this
+    # name.
     (node,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
-    assert node["template"]["metadata"]["labels"] == {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    assert node["template"]["metadata"]["labels"] == {
+        "trainer.kubeflow.org/trainjob-ancestor-step": "trainer"
+    }
     assert node["replicas"] == 1
-    assert "node" in [each["name"] for each in node["template"]["spec"]["template"]["spec"]["containers"]]
+    assert "node" in [
+        each["name"] for each in node["template"]["spec"]["template"]["spec"]["containers"]
+    ]
 
 
-VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
+VOLUMES = {
+    "configMap",
+    "csi",
+    "downwardAPI",
+    "emptyDir",
+    "ephemeral",
+    "persistentVolumeClaim",
+    "projected",
+    "secret",
+}
 
 
 def breaches(pod):
@@ -43,14 +57,19 @@ def breaches(pod):
     """
     shared = pod.get("securityContext", {})
     found = {name for name in ("hostNetwork", "hostPID", "hostIPC") if pod.get(name)}
-    found |= {f"volume {volume['name']}" for volume in pod["volumes"] if not set(volume) - {"name"} <= VOLUMES}
+    found |= {
+        f"volume {volume['name']}"
+        for volume in pod["volumes"]
+        if not set(volume) - {"name"} <= VOLUMES
+    }
     for container in pod["containers"] + pod.get("initContainers", []):
         merged = {**shared, **container.get("securityContext", {})}
         rules = {
             "privileged": not merged.get("privileged"),
             "allowPrivilegeEscalation": merged.get("allowPrivilegeEscalation") is False,
             "runAsNonRoot": merged.get("runAsNonRoot") is True and merged.get("runAsUser") != 0,
-            "seccompProfile": merged.get("seccompProfile", {}).get("type") in ("RuntimeDefault", "Localhost"),
+            "seccompProfile": merged.get("seccompProfile", {}).get("type")
+            in ("RuntimeDefault", "Localhost"),
             "capabilities": "ALL" in merged.get("capabilities", {}).get("drop", [])
             and set(merged["capabilities"].get("add", [])) <= {"NET_BIND_SERVICE"},
             "hostPort": not any(port.get("hostPort") for port in container.get("ports", [])),
@@ -73,8 +92,21 @@ def test_a_restricted_namespace_admits_the_pods(packages):
     pod["securityContext"] = {"runAsUser": 0}
     pod["containers"][0]["securityContext"] = {"privileged": True}
     pod["volumes"].append({"name": "host", "hostPath": {"path": "/"}})
-    kept = {"gil: allowPrivilegeEscalation", "gil: capabilities", "node: hostPort", "gil: hostPort", "gil: privileged"}
-    rules = ("privileged", "allowPrivilegeEscalation", "runAsNonRoot", "seccompProfile", "capabilities", "hostPort")
+    kept = {
+        "gil: allowPrivilegeEscalation",
+        "gil: capabilities",
+        "node: hostPort",
+        "gil: hostPort",
+        "gil: privileged",
+    }
+    rules = (
+        "privileged",
+        "allowPrivilegeEscalation",
+        "runAsNonRoot",
+        "seccompProfile",
+        "capabilities",
+        "hostPort",
+    )
     broken = {f"{name}: {rule}" for name in ("node", "gil") for rule in rules} - kept
     assert breaches(pod) == broken | {"volume host"}
 
@@ -82,7 +114,9 @@ def test_a_restricted_namespace_admits_the_pods(packages):
 def test_a_wrong_manifest_is_refused(packages, tmp_path):
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(
-        (EXAMPLES / "kubernetes.yaml").read_text().replace("backoffLimitPerIndex: 0", "backoffLimit: none")
+        (EXAMPLES / "kubernetes.yaml")
+        .read_text()
+        .replace("backoffLimitPerIndex: 0", "backoffLimit: none")
     )
     with pytest.raises(AssertionError, match="'none' is not of type 'integer'"):
         documents(wrong, packages)

@@ -13,7 +13,19 @@ from tests.programs import completed
 
 SBATCH = CHECKOUT / "examples" / "cluster" / "slurm.sbatch"
 # As little is measured as a merged page needs.
-LITTLE = ["--quick", "--rounds", "3", "--workers", "1", "--batch-size", "8", "--budget", "1", "--configs", "ft"]
+LITTLE = [
+    "--quick",
+    "--rounds",
+    "3",
+    "--workers",
+    "1",
+    "--batch-size",
+    "8",
+    "--budget",
+    "1",
+    "--configs",
+    "ft",
+]
 # On the node "lost", the dataset says that it is used, and then stands still.
 NUMBERS = """
 import os
@@ -47,10 +59,17 @@ class Job:
 
 @pytest.fixture
 def submit(tmp_path, shell_environment):
-    """Return ``submit(cluster, *arguments of sbatch) -> Job``; results go to tmp_path / "results"."""
+    """Return ``submit(cluster, *arguments of sbatch) -> Job``; results go to tmp_path /
+    "results".
+    """
 
     def submit(cluster, *arguments, out=tmp_path / "results"):
-        return Job(cluster, tmp_path, [f"--chdir={CHECKOUT}", *arguments], {**shell_environment, "OUT": str(out)})
+        return Job(
+            cluster,
+            tmp_path,
+            [f"--chdir={CHECKOUT}", *arguments],
+            {**shell_environment, "OUT": str(out)},
+        )
 
     return submit
 
@@ -60,7 +79,9 @@ def test_a_node_that_dies_leaves_the_results_of_the_others(tmp_path, submit, she
     os.mkfifo(used)
     (tmp_path / "data.py").write_text(NUMBERS.format(used=str(used)))
     with cluster(tmp_path, "a", "b", "lost") as it:
-        job = submit(it, "--nodes=3", SBATCH, "bench", "--dataset", tmp_path / "data.py:Numbers", *LITTLE)
+        job = submit(
+            it, "--nodes=3", SBATCH, "bench", "--dataset", tmp_path / "data.py:Numbers", *LITTLE
+        )
         open(used).close()
         it.lose("lost")
         status, log = job.wait()
@@ -90,7 +111,9 @@ def two_nodes(tmp_path_factory):
 
 def test_an_audit_on_every_node(two_nodes, tmp_path, submit):
     (tmp_path / "data.py").write_text("safe = [1, 2, 3]\n")
-    status, log = submit(two_nodes, SBATCH, "audit", tmp_path / "data.py:safe", "--seconds", "1").wait()
+    status, log = submit(
+        two_nodes, SBATCH, "audit", tmp_path / "data.py:safe", "--seconds", "1"
+    ).wait()
     assert status == 0, log
     (results,) = (tmp_path / "results").iterdir()
     for node in "a", "b":
@@ -105,8 +128,14 @@ def test_what_went_wrong_is_said(two_nodes, tmp_path, submit):
         assert f"{node}: exit status 2; the end of " in log
         assert f"there is no file {tmp_path}/missing.py" in log
     assert status == 2
-    assert "a: there is no bnech: bench, audit or gallery (" in submit(two_nodes, SBATCH, "bnech").wait()[1]
-    assert "Submit from the folder of the clone" in submit(two_nodes, f"--chdir={tmp_path}", SBATCH).wait()[1]
+    assert (
+        "a: there is no bnech: bench, audit or gallery ("
+        in submit(two_nodes, SBATCH, "bnech").wait()[1]
+    )
+    assert (
+        "Submit from the folder of the clone"
+        in submit(two_nodes, f"--chdir={tmp_path}", SBATCH).wait()[1]
+    )
     assert shared in submit(two_nodes, SBATCH, out="/proc/results").wait()[1]
     # The folder of one node is its own.
     two_nodes.nodes["b"].run("mount", "-t", "tmpfs", "none", tmp_path / "results", status=0)

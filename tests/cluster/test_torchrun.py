@@ -20,7 +20,11 @@ def launch(tmp_path, shell_environment):
     """Return ``launch(hosts, *arguments)``: run the example on the first host for all of them."""
 
     def launch(booted, *arguments, run=None):
-        kept = {name: shell_environment[name] for name in ("HOME", "XDG_CACHE_HOME") if name in shell_environment}
+        kept = {
+            name: shell_environment[name]
+            for name in ("HOME", "XDG_CACHE_HOME")
+            if name in shell_environment
+        }
         configuration = serve(booted, tmp_path, kept)
         environment = {
             "HOSTS": " ".join(host.name for host in booted),
@@ -62,9 +66,12 @@ def test_an_interruption_ends_the_work_on_all_hosts(tmp_path, launch):
         wait_until(lambda: len(list(running.iterdir())) == 2 or started.poll() is not None)
         assert started.poll() is None, started.communicate()
         listed = psutil.process_iter(["cmdline"])
-        work = [process for process in listed if str(script) in " ".join(process.info["cmdline"] or [])]
+        work = [
+            process for process in listed if str(script) in " ".join(process.info["cmdline"] or [])
+        ]
         os.killpg(started.pid, signal.SIGINT)
-        assert started.wait() in (130, -signal.SIGINT)  # nsenter, which the script runs in, gets the signal too
+        # nsenter, which the script runs in, gets the signal too
+        assert started.wait() in (130, -signal.SIGINT)
         assert work and wait_until(lambda: all(map(ended, work)), 20), work
 
 

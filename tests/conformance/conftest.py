@@ -15,7 +15,9 @@ from tests.outcomes import outcomes
 # A machine that stands still for some seconds is no failure.
 program_exit.JOIN_LIMIT = 60.0
 
-PROCESSES = pytest.mark.thread_unsafe(reason="forks, which must not happen while other threads run tests")
+PROCESSES = pytest.mark.thread_unsafe(
+    reason="forks, which must not happen while other threads run tests"
+)
 SERIAL = {"num_workers": 0}
 THREADS = {"num_workers": 2, "worker_method": "thread"}
 AUTO = {"num_workers": Chosen(2), "worker_method": "thread"}  # "auto" with two CPUs
@@ -31,19 +33,30 @@ PROCESS = {"num_workers": 2, "worker_method": "process"}
     ]
 )
 def workers(request) -> dict:
-    """Return arguments of DataLoader: no workers, worker threads, threads by "auto", worker processes in turn."""
+    """Return arguments of DataLoader: no workers, worker threads, threads by "auto", worker
+    processes in turn.
+    """
     return dict(request.param)
 
 
 @pytest.fixture(
-    params=[pytest.param(SERIAL, id="serial"), pytest.param(THREADS, id="thread"), pytest.param(AUTO, id="auto")]
+    params=[
+        pytest.param(SERIAL, id="serial"),
+        pytest.param(THREADS, id="thread"),
+        pytest.param(AUTO, id="auto"),
+    ]
 )
 def light_workers(request) -> dict:
     """As ``workers`` without processes, for tests with many cases."""
     return dict(request.param)
 
 
-@pytest.fixture(params=[pytest.param(THREADS, id="thread"), pytest.param(PROCESS, id="process", marks=PROCESSES)])
+@pytest.fixture(
+    params=[
+        pytest.param(THREADS, id="thread"),
+        pytest.param(PROCESS, id="process", marks=PROCESSES),
+    ]
+)
 def real_workers(request) -> dict:
     """As ``workers``, with at least one worker."""
     return dict(request.param)
@@ -65,12 +78,18 @@ def _small_arrays_have_slots(small_arrays_have_slots):
 
 
 def assert_same(ours, torchs, where="batch"):
-    """Check that both are equal in type, structure, dtype, layout, strides and every visible bit."""
+    """Check that both are equal in type, structure, dtype, layout, strides and every visible
+    bit.
+    """
     assert type(ours) is type(torchs), f"{where}: {type(ours)} is not {type(torchs)}"
     if isinstance(torchs, torch.Tensor) and torchs.is_nested:
         assert_same(ours.unbind(), torchs.unbind(), where)
     elif isinstance(torchs, torch.Tensor):
-        assert (ours.dtype, ours.shape, ours.layout) == (torchs.dtype, torchs.shape, torchs.layout), where
+        assert (ours.dtype, ours.shape, ours.layout) == (
+            torchs.dtype,
+            torchs.shape,
+            torchs.layout,
+        ), where
         assert ours.requires_grad == torchs.requires_grad, where
         assert ours.is_leaf == torchs.is_leaf, where
         if hasattr(torchs, "has_names") and torchs.has_names():  # not in newer torch
@@ -78,7 +97,9 @@ def assert_same(ours, torchs, where="batch"):
             ours, torchs = ours.rename(None), torchs.rename(None)  # which can be compared
         if torchs.layout is torch.strided:
             assert ours.stride() == torchs.stride(), where
-        torch.testing.assert_close(ours, torchs, rtol=0, atol=0, equal_nan=True, msg=lambda text: f"{where}: {text}")
+        torch.testing.assert_close(
+            ours, torchs, rtol=0, atol=0, equal_nan=True, msg=lambda text: f"{where}: {text}"
+        )
     elif isinstance(torchs, np.ndarray):
         assert (ours.dtype, ours.shape) == (torchs.dtype, torchs.shape), where
         assert np.array_equal(ours, torchs), where
@@ -86,12 +107,16 @@ def assert_same(ours, torchs, where="batch"):
         assert list(ours) == list(torchs), where
         for key in torchs:
             assert_same(ours[key], torchs[key], f"{where}[{key!r}]")
-    elif isinstance(torchs, collections.abc.Sequence) and not isinstance(torchs, (str, bytes, bytearray)):
+    elif isinstance(torchs, collections.abc.Sequence) and not isinstance(
+        torchs, (str, bytes, bytearray)
+    ):
         assert len(ours) == len(torchs), where
         for number, (a, b) in enumerate(zip(ours, torchs, strict=True)):
             assert_same(a, b, f"{where}[{number}]")
     else:
-        assert ours == torchs or (ours != ours and torchs != torchs), f"{where}: {ours!r} is not {torchs!r}"
+        assert ours == torchs or (ours != ours and torchs != torchs), (
+            f"{where}: {ours!r} is not {torchs!r}"
+        )
 
 
 def assert_same_outcomes(ours: list, torchs: list):
@@ -120,7 +145,8 @@ def outcomes_fixture():
 
 @pytest.fixture(scope="session")
 def assert_like_torch():
-    """Return ``assert_like_torch(dataset, workers, **arguments)``, which compares an epoch with torch's serial loader.
+    """Return ``assert_like_torch(dataset, workers, **arguments)``, which compares an epoch with
+    torch's serial loader.
 
     *dataset* may be a function that makes one."""
 

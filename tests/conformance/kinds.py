@@ -46,7 +46,8 @@ KINDS = {
     **{
         name: lambda i, name=name: full(i, getattr(torch, name))
         for name in (
-            "uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128 bool "
+            "uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 "
+            "complex128 bool "
             "uint16 uint32 uint64 float8_e4m3fn"
         ).split()
     },
@@ -133,7 +134,12 @@ KINDS |= {
         "array of bool": lambda i: np.full((200, 128), i % 2 == 0),
         "array of complex": lambda i: np.full((64, 96), 1j * i),
         "array of float16": lambda i: np.full((128, 96), i, dtype=np.float16),
-        "dict": lambda i: {"image": WIDE[i], "mask": np.full((64, 96), i), "id": f"{i}", "point": Point(i, 0.5)},
+        "dict": lambda i: {
+            "image": WIDE[i],
+            "mask": np.full((64, 96), i),
+            "id": f"{i}",
+            "point": Point(i, 0.5),
+        },
         "tensor twice": lambda i: (WIDE[i], WIDE[i]),
         "nested": lambda i: {"a": [(WIDE[i], {"b": WIDE[i].double()}), i], "c": torch.tensor(i)},
         "namedtuple": lambda i: Point(WIDE[i], WIDE[9 - i]),
@@ -167,7 +173,8 @@ REFUSED = {
     "nested tensor": lambda i: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
     "int beyond 64 bits": lambda i: 2**70 + i,
 }
-# What torch's own worker processes cannot batch or send as it is, or (channels last) batch with other strides.
+# What torch's own worker processes cannot batch or send as it is, or (channels last) batch with
+# other strides.
 ONLY_HERE = {
     "large requires_grad": lambda i: WIDE[i].clone().requires_grad_(),
     "large not a leaf": lambda i: WIDE[i].clone().requires_grad_() * 2,
@@ -176,16 +183,22 @@ ONLY_HERE = {
     "large conjugated": lambda i: torch.complex(WIDE[i], WIDE[i]).conj(),
     "large negated lazily": lambda i: torch.complex(WIDE[i], WIDE[i]).conj().imag,
     "large with names": lambda i: WIDE[i].refine_names("height", "width"),
-    "large masked array": lambda i: np.ma.masked_array(WIDE[i].numpy(), mask=WIDE[i].numpy() % 2 == 0),
+    "large masked array": lambda i: np.ma.masked_array(
+        WIDE[i].numpy(), mask=WIDE[i].numpy() % 2 == 0
+    ),
     "large matrix": lambda i: np.asmatrix(WIDE[i].numpy()),
     "large record array": lambda i: np.zeros(5000, dtype=[("a", "i4"), ("b", "f4")]),
     "large on meta": lambda i: torch.empty(64, 96, device="meta"),
     "large channels last batch of one": lambda i: full(i, torch.float32, (1, 3, 64, 64)).to(
         memory_format=torch.channels_last
     ),
-    "large channels last of 3 dimensions": lambda i: full(i, torch.float32, (2, 8, 8, 8, 8)).permute(0, 4, 1, 2, 3),
+    "large channels last of 3 dimensions": lambda i: full(
+        i, torch.float32, (2, 8, 8, 8, 8)
+    ).permute(0, 4, 1, 2, 3),
     "large zeros without memory": lambda i: torch._efficientzerotensor((80, 80)),
-    "channels last batch of one": lambda i: torch.full((1, 3, 4, 5), i).to(memory_format=torch.channels_last),
+    "channels last batch of one": lambda i: torch.full((1, 3, 4, 5), i).to(
+        memory_format=torch.channels_last
+    ),
     "meta": lambda i: torch.empty(2, device="meta"),
     "conjugated": lambda i: torch.tensor([complex(i, 1), complex(0, i)]).conj(),
     "negated lazily": lambda i: torch.tensor([complex(i, 1)]).conj().imag,

@@ -25,7 +25,8 @@ class Sized(Stream):
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"batch_size": b, "drop_last": d} for b in (1, 2, 3) for d in (False, True)] + [{"batch_size": None}],
+    [{"batch_size": b, "drop_last": d} for b in (1, 2, 3) for d in (False, True)]
+    + [{"batch_size": None}],
     ids=str,
 )
 def test_len_of_iterable_style(arguments, light_workers):
@@ -33,7 +34,9 @@ def test_len_of_iterable_style(arguments, light_workers):
     assert len(ours) == len(torch.utils.data.DataLoader(Sized(10, 10), **arguments))
 
 
-@pytest.mark.parametrize(("says", "fewer"), [(3, {}), (8, {}), (9, {}), (100, {}), (8, {"num_workers": 1})])
+@pytest.mark.parametrize(
+    ("says", "fewer"), [(3, {}), (8, {}), (9, {}), (100, {}), (8, {"num_workers": 1})]
+)
 def test_warnings_about_a_wrong_len_are_torchs(says, fewer, workers):
     found = []
     for cls, more in ((DataLoader, workers | fewer), (torch.utils.data.DataLoader, {})):
@@ -46,7 +49,9 @@ def test_warnings_about_a_wrong_len_are_torchs(says, fewer, workers):
         if cls is DataLoader:
             assert {(w.filename, w.category) for w in about} <= {(__file__, UserWarning)}
         texts = [str(w.message) for w in about]
-        found.append([text.partition(" was reported to be ")[2].partition(". ")[0] for text in texts])
+        found.append(
+            [text.partition(" was reported to be ")[2].partition(". ")[0] for text in texts]
+        )
     assert found[0] == found[1]
     assert len(found[0]) == max(0, 9 - says)
 
@@ -61,8 +66,10 @@ def test_no_len(workers):
 
 
 ATTRIBUTES = (
-    "dataset num_workers prefetch_factor pin_memory pin_memory_device timeout worker_init_fn in_order batch_size "
-    "drop_last generator persistent_workers multiprocessing_context collate_fn _dataset_kind _auto_collation "
+    "dataset num_workers prefetch_factor pin_memory pin_memory_device timeout worker_init_fn "
+    "in_order batch_size "
+    "drop_last generator persistent_workers multiprocessing_context collate_fn _dataset_kind "
+    "_auto_collation "
     "_index_sampler _iterator _is_pickled"
 ).split()
 
@@ -75,7 +82,13 @@ ATTRIBUTES = (
         {"batch_size": None},
         {"batch_sampler": [[1]]},
         {"num_workers": 2},
-        {"num_workers": 2, "prefetch_factor": 4, "persistent_workers": True, "timeout": 3, "in_order": False},
+        {
+            "num_workers": 2,
+            "prefetch_factor": 4,
+            "persistent_workers": True,
+            "timeout": 3,
+            "in_order": False,
+        },
         {"pin_memory": True, "pin_memory_device": "", "collate_fn": list, "worker_init_fn": print},
     ],
     ids=str,
@@ -92,7 +105,9 @@ def test_attributes_are_torchs(arguments):
 
 
 @pytest.mark.parametrize("when", ["before", "within", "after"])
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda dl: pickle.loads(pickle.dumps(dl))])
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, lambda dl: pickle.loads(pickle.dumps(dl))]
+)
 def test_copies(duplicate, when, light_workers):
     dl = DataLoader(Rows(), batch_size=6, **light_workers)
     iterator = iter(dl)

@@ -63,7 +63,9 @@ def test_refused_arguments_are_torchs(arguments, worker_method):
 def test_absurd_arguments_give_torchs_epoch(arguments, light_workers, outcomes, assert_same):
     """Arguments that the constructor accepts fail later, or do not, as in torch without workers."""
     rows = torch.arange(10)
-    if {"num_workers", "multiprocessing_context", "prefetch_factor", "persistent_workers"} & set(arguments):
+    if {"num_workers", "multiprocessing_context", "prefetch_factor", "persistent_workers"} & set(
+        arguments
+    ):
         return  # mean something else with workers: the constructor's affair, or another test's
 
     def epoch(cls, **more):
@@ -95,11 +97,15 @@ def test_absurd_numbers_of_workers_never_hang(number):
 
 
 def test_at_most_all_batches_are_prefetched():
-    batches = DataLoader(range(6), batch_size=2, num_workers=2, prefetch_factor=10**9, worker_method="thread")
+    batches = DataLoader(
+        range(6), batch_size=2, num_workers=2, prefetch_factor=10**9, worker_method="thread"
+    )
     assert [batch.tolist() for batch in batches] == [[0, 1], [2, 3], [4, 5]]
 
 
-@pytest.mark.parametrize("dataset", [None, 5, object(), lambda: None, iter([1, 2])], ids=lambda d: type(d).__name__)
+@pytest.mark.parametrize(
+    "dataset", [None, 5, object(), lambda: None, iter([1, 2])], ids=lambda d: type(d).__name__
+)
 def test_what_is_no_dataset(dataset, light_workers):
     made, ours = attempt(lambda: list(DataLoader(dataset, **light_workers)))
     torchs_made, torchs = attempt(lambda: list(torch.utils.data.DataLoader(dataset)))
@@ -109,8 +115,15 @@ def test_what_is_no_dataset(dataset, light_workers):
 
 
 def test_iterable_style_refuses_samplers_as_torchs():
-    for arguments in ({"shuffle": True}, {"sampler": [0]}, {"batch_sampler": [[0]]}, {"shuffle": 5}):
-        torchs = attempt(lambda arguments=arguments: torch.utils.data.DataLoader(Stream(), **arguments))
+    for arguments in (
+        {"shuffle": True},
+        {"sampler": [0]},
+        {"batch_sampler": [[0]]},
+        {"shuffle": 5},
+    ):
+        torchs = attempt(
+            lambda arguments=arguments: torch.utils.data.DataLoader(Stream(), **arguments)
+        )
         assert attempt(lambda arguments=arguments: DataLoader(Stream(), **arguments)) == torchs
         assert not torchs[0]
 
@@ -150,7 +163,10 @@ def test_a_dataset_that_grows(workers):
     iterator = iter(dl)
     first = next(iterator)
     rows.extend(range(10, 20))
-    assert [first.tolist(), *[batch.tolist() for batch in iterator]] == [[*range(5)], [*range(5, 10)]]
+    assert [first.tolist(), *[batch.tolist() for batch in iterator]] == [
+        [*range(5)],
+        [*range(5, 10)],
+    ]
     assert [batch.tolist() for batch in dl] == [[*range(i, i + 5)] for i in range(0, 20, 5)]
 
 

@@ -21,7 +21,9 @@ from tests.in_threads import in_threads
 from tests.worker_threads import until_collected
 
 CLASSES = {
-    "torch": lambda *args, **more: torch_data.DataLoader(*args, **more, multiprocessing_context="fork"),
+    "torch": lambda *args, **more: torch_data.DataLoader(
+        *args, **more, multiprocessing_context="fork"
+    ),
     "ours": lambda *args, **more: DataLoader(*args, **more, worker_method="thread"),
 }
 
@@ -56,7 +58,11 @@ def wrapped(dataset):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_torchs_wrappers_skip_one_sample_not_its_batch(name, workers):
     loader = DataLoader(
-        wrapped(Rows(32, number))[name], 16, num_workers=workers, worker_method="thread", on_error="skip"
+        wrapped(Rows(32, number))[name],
+        16,
+        num_workers=workers,
+        worker_method="thread",
+        on_error="skip",
     )
     with pytest.warns(UserWarning, match="left out|skipped"):
         batches = list(loader)
@@ -88,7 +94,8 @@ def test_a_subset_with_an_own_getitem_is_read_as_torch_reads_it(loader_class):
 
 
 def test_a_default_device_set_while_batches_come(loader_class):
-    large = Rows(8, lambda index: np.full((64, 1024), index, np.float32))  # samples that go into slots
+    # samples that go into slots
+    large = Rows(8, lambda index: np.full((64, 1024), index, np.float32))
     iterator = iter(loader_class(large, 4, num_workers=2))
     with torch.device("meta"):
         batches = list(iterator)
@@ -134,7 +141,9 @@ def test_workers_have_the_modes_of_the_thread_that_makes_the_iterator(loader_cla
 @pytest.mark.parametrize("size", [3, 300])  # with and without memory that the loader has prepared
 @pytest.mark.parametrize("name", CLASSES)
 def test_batches_taken_in_inference_mode(name, size):
-    iterator = iter(CLASSES[name](list(torch.ones(8, size)[:, None].expand(8, size, size)), 4, num_workers=2))
+    iterator = iter(
+        CLASSES[name](list(torch.ones(8, size)[:, None].expand(8, size, size)), 4, num_workers=2)
+    )
     with torch.inference_mode():
         batch = next(iterator)
         assert torch.is_inference_mode_enabled()
@@ -198,14 +207,18 @@ def seed_as_torch_documents(worker_id):
 
 
 def test_worker_init_fn_does_not_seed_the_program(loader_class):
-    """The training loop's own numbers, and the orders of the epochs, are those of a program without workers."""
+    """The training loop's own numbers, and the orders of the epochs, are those of a program without
+    workers.
+    """
 
     def program(**more):
         random.seed(1), np.random.seed(2), torch.manual_seed(3)
         loader = loader_class(range(12), 4, shuffle=True, **more)
         found = []
         for _ in range(4):
-            found.append([torch.cat(list(loader)).tolist(), np.random.beta(0.2, 0.2), random.random()])
+            found.append(
+                [torch.cat(list(loader)).tolist(), np.random.beta(0.2, 0.2), random.random()]
+            )
         return found, torch.rand(1).item()
 
     (found, last) = program(num_workers=2, worker_init_fn=seed_as_torch_documents)
@@ -224,8 +237,8 @@ def test_the_initial_seed_of_a_worker_is_its_own(loader_class):
 
 
 def test_two_threads_making_iterators_do_not_seed_the_program():
-    """For ours alone: torch's process iterators write worker ids into one C++ map without a lock, and two threads
-    that do so without the GIL crash the interpreter."""
+    """For ours alone: torch's process iterators write worker ids into one C++ map without a lock,
+    and two threads that do so without the GIL crash the interpreter."""
     np.random.seed(0)
     expected = np.random.random()
     np.random.seed(0)
@@ -239,7 +252,9 @@ def test_two_threads_making_iterators_do_not_seed_the_program():
 
 
 def test_what_other_threads_draw_is_not_drawn_again():
-    """Neither in a worker_init_fn that seeds nothing, nor where another loader draws from the global generators."""
+    """Neither in a worker_init_fn that seeds nothing, nor where another loader draws from the
+    global generators.
+    """
     drawn, stop = [], threading.Event()
 
     def draw():

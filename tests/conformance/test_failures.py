@@ -1,4 +1,6 @@
-"""Failures of user code: every kind of worker reports them in their place, and no other batch is lost."""
+"""Failures of user code: every kind of worker reports them in their place, and no other batch is
+lost.
+"""
 
 import os
 import queue
@@ -57,7 +59,8 @@ ERRORS = {
     "HoldsLock": lambda: HoldsLock("seven"),
     "WithMessage": lambda: WithMessage("seven"),
 }
-# Of these, torch's worker processes cannot make the exception again; ours report the text, as RuntimeError.
+# Of these, torch's worker processes cannot make the exception again; ours report the text, as
+# RuntimeError.
 ONLY_AS_TEXT = ("UnicodeDecodeError", "ExceptionGroup", "TwoArguments")
 BATCHES = [[*range(i, i + 5)] for i in range(0, 20, 5)]
 
@@ -71,11 +74,14 @@ def take_apart(outcomes):
 
 
 def check_notes(error, workers):
-    """Check that the notes name the sample, and the worker and its batch where there is a worker."""
+    """Check that the notes name the sample, and the worker and its batch where there is a
+    worker.
+    """
     assert any("dataset[7]" in note for note in error.__notes__)
     if workers["num_workers"]:
         worker = f"loader worker {workers['worker_method']}"
-        number = "batch 1" if workers["worker_method"] == "thread" else "a batch"  # processes do not know it
+        # processes do not know it
+        number = "batch 1" if workers["worker_method"] == "thread" else "a batch"
         batch = f"{number} from samples [5, 6, 7, 8, 9] (5 samples)"
         assert any(worker in note and batch in note for note in error.__notes__), error.__notes__
 
@@ -83,7 +89,9 @@ def check_notes(error, workers):
 @pytest.mark.parametrize("kind", ERRORS)
 def test_error_of_a_sample(kind, light_workers, outcomes):
     error = ERRORS[kind]()
-    batches, errors, place = take_apart(outcomes(DataLoader(Failing(error), batch_size=5, **light_workers)))
+    batches, errors, place = take_apart(
+        outcomes(DataLoader(Failing(error), batch_size=5, **light_workers))
+    )
     assert errors == [error]  # the object itself: exceptions compare by identity
     assert (batches, place) == ([BATCHES[0], *BATCHES[2:]], 1)
     text = "".join(traceback.format_exception(error))
@@ -118,7 +126,9 @@ def test_the_note_on_a_batch_without_samples(real_workers):
     assert caught.value.__notes__[-1].endswith("from samples [] (0 samples)")
 
 
-@pytest.mark.parametrize("on_error", ["raise", "skip", lambda error, index: -index], ids=["raise", "skip", "callable"])
+@pytest.mark.parametrize(
+    "on_error", ["raise", "skip", lambda error, index: -index], ids=["raise", "skip", "callable"]
+)
 @pytest.mark.parametrize("base", [KeyboardInterrupt, SystemExit, GeneratorExit])
 def test_what_is_no_exception_proper_is_raised_in_its_place(base, on_error, light_workers):
     """The rest of the epoch can still be had."""
@@ -134,7 +144,11 @@ def test_what_is_no_exception_proper_is_raised_in_its_place(base, on_error, ligh
 
 ENDS = {  # torch notices an exit status of 0 within 5 seconds, any other at once
     "interrupted": (KeyboardInterrupt, queue.Empty, "^$"),
-    "exits": (SystemExit, RuntimeError, r"worker \(pid \d+\) exited unexpectedly with exit code 7\. "),
+    "exits": (
+        SystemExit,
+        RuntimeError,
+        r"worker \(pid \d+\) exited unexpectedly with exit code 7\. ",
+    ),
     "killed": (
         lambda index: os.kill(os.getpid(), signal.SIGKILL),
         RuntimeError,
@@ -165,19 +179,24 @@ def test_what_ends_a_worker_process_is_reported(end):
 @pytest.mark.thread_unsafe(reason="forks")
 def test_a_batch_of_a_worker_process_that_has_ended_is_reported_as_its_end():
     """The batch's memory is asked for from the process that made it."""
-    iterator = iter(DataLoader(Failing(KeyboardInterrupt), batch_size=5, num_workers=1, worker_method="process"))
+    iterator = iter(
+        DataLoader(Failing(KeyboardInterrupt), batch_size=5, num_workers=1, worker_method="process")
+    )
     iterator._workers[0].join()
     with pytest.raises(RuntimeError, match=ENDED) as caught:
         next(iterator)
     assert isinstance(caught.value.__cause__, OSError | EOFError)
 
 
-# StopIteration: in torch it ends the epoch in silence, or a worker process for good. Here it is an error.
+# StopIteration: in torch it ends the epoch in silence, or a worker process for good. Here it is an
+# error.
 
 
 def test_stop_iteration_of_a_sample(workers, outcomes):
     stop = StopIteration("seven")
-    batches, errors, place = take_apart(outcomes(DataLoader(Failing(stop), batch_size=5, **workers)))
+    batches, errors, place = take_apart(
+        outcomes(DataLoader(Failing(stop), batch_size=5, **workers))
+    )
     assert [type(error) for error in errors] == [RuntimeError]
     assert "raised StopIteration" in str(errors[0])
     if workers.get("worker_method") != "process":
@@ -199,10 +218,16 @@ def two_arguments(samples):
     return torch.tensor(numbers)
 
 
-@pytest.mark.parametrize(("collate", "words"), [(stop, "raised StopIteration"), (two_arguments, "TwoArguments")])
-@pytest.mark.parametrize("dataset", [Rows(20, lambda i: (0, i)), Shares(20, 0)], ids=["map", "iterable"])
+@pytest.mark.parametrize(
+    ("collate", "words"), [(stop, "raised StopIteration"), (two_arguments, "TwoArguments")]
+)
+@pytest.mark.parametrize(
+    "dataset", [Rows(20, lambda i: (0, i)), Shares(20, 0)], ids=["map", "iterable"]
+)
 def test_error_of_collate(dataset, collate, words, workers, outcomes):
-    batches, errors, place = take_apart(outcomes(DataLoader(dataset, batch_size=5, collate_fn=collate, **workers)))
+    batches, errors, place = take_apart(
+        outcomes(DataLoader(dataset, batch_size=5, collate_fn=collate, **workers))
+    )
     (text,) = ("".join(traceback.format_exception(error)) for error in errors)
     assert words in text and f"in {collate.__name__}" in text
     assert collate is not stop or type(errors[0]) is RuntimeError
@@ -280,7 +305,9 @@ def stop_to_start(worker_id):
     raise StopIteration
 
 
-@pytest.mark.parametrize(("start", "words"), [(fail_to_start, "no disk"), (stop_to_start, "StopIteration")])
+@pytest.mark.parametrize(
+    ("start", "words"), [(fail_to_start, "no disk"), (stop_to_start, "StopIteration")]
+)
 def test_error_of_the_init_function(start, words, real_workers, outcomes):
     dl = DataLoader(range(20), batch_size=5, worker_init_fn=start, **real_workers)
     with pytest.raises((TwoArguments, RuntimeError)) as caught:
@@ -304,7 +331,9 @@ def test_error_of_iter_of_an_iterable_style_dataset(workers, outcomes):
         list(DataLoader(BadIter(), **workers))
     assert "TwoArguments" in "".join(traceback.format_exception(caught.value))
     if workers.get("worker_method") == "thread":  # each reports it once
-        assert [str(error) for error in outcomes(DataLoader(BadIter(), **workers))] == ["(1, 'iter')"] * 2
+        assert [str(error) for error in outcomes(DataLoader(BadIter(), **workers))] == [
+            "(1, 'iter')"
+        ] * 2
 
 
 class BadStream(IterableDataset):

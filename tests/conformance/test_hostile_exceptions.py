@@ -1,4 +1,6 @@
-"""Exceptions whose class overrides what others rely on: the dataset's own one is raised, or its sample is left out."""
+"""Exceptions whose class overrides what others rely on: the dataset's own one is raised, or its
+sample is left out.
+"""
 
 import dataclasses
 
@@ -85,14 +87,26 @@ STYLES = {
     "at-once": (FailingBatches, [[0, 1], [4, 5]]),
     "iterable": (FailingStream, [[0, 1], [2, 4], [5]]),
 }
-WORKERS = {"serial": {}, "thread": {"worker_method": "thread"}, "process": {"worker_method": "process"}}
-# Processes send an exception, or its text, in the same way from either style that loads single samples.
-WAYS = [(workers, style) for workers in WORKERS for style in STYLES if (workers, style) != ("process", "at-once")]
+WORKERS = {
+    "serial": {},
+    "thread": {"worker_method": "thread"},
+    "process": {"worker_method": "process"},
+}
+# Processes send an exception, or its text, in the same way from either style that loads single
+# samples.
+WAYS = [
+    (workers, style)
+    for workers in WORKERS
+    for style in STYLES
+    if (workers, style) != ("process", "at-once")
+]
 
 
 def loader(kind, style, workers, **arguments):
     dataset = STYLES[style][0](lambda _: MAKERS[kind][1](), 6, at=(3,))
-    return DataLoader(dataset, 2, num_workers=int(workers != "serial"), **WORKERS[workers], **arguments)
+    return DataLoader(
+        dataset, 2, num_workers=int(workers != "serial"), **WORKERS[workers], **arguments
+    )
 
 
 @pytest.mark.parametrize(("workers", "style"), WAYS)

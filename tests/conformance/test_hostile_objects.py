@@ -1,7 +1,8 @@
-"""Datasets, samplers and batches on which lookups raise: as with torch's class, nothing but the loop's own use counts.
+"""Datasets, samplers and batches on which lookups raise: as with torch's class, nothing but the
+loop's own use counts.
 
-Reports: pytorch/pytorch#67831 (a batch with the key "values"), Lightning-AI/pytorch-lightning#14429 (a dead proxy in a
-dataset), pytorch/pytorch#3281 (the time that a walk through a batch takes).
+Reports: pytorch/pytorch#67831 (a batch with the key "values"), Lightning-AI/pytorch-lightning#14429
+(a dead proxy in a dataset), pytorch/pytorch#3281 (the time that a walk through a batch takes).
 """
 
 import sys
@@ -16,12 +17,18 @@ from ftloader import DataLoader
 from ftloader.batch.size import nbytes_of
 from tests.datasets import Rows
 
-WORKERS = {"none": {}, "threads": {"num_workers": 2, "worker_method": "thread"}, "auto": {"num_workers": "auto"}}
+WORKERS = {
+    "none": {},
+    "threads": {"num_workers": 2, "worker_method": "thread"},
+    "auto": {"num_workers": "auto"},
+}
 each_kind_of_workers = pytest.mark.parametrize("workers", WORKERS.values(), ids=WORKERS)
 
 
 class Lazy:
-    """An object that has no class yet, as the proxies of werkzeug and Django outside of their context."""
+    """An object that has no class yet, as the proxies of werkzeug and Django outside of their
+    context.
+    """
 
     @property
     def __class__(self):
@@ -151,7 +158,9 @@ def test_optional_methods_whose_lookup_raises_are_not_there(arguments, workers):
 
 
 BATCHES = {
-    "with the key values": lambda samples: AttributeDict(values=torch.tensor(samples), copy=torch.tensor(0)),
+    "with the key values": lambda samples: AttributeDict(
+        values=torch.tensor(samples), copy=torch.tensor(0)
+    ),
     "whose elements are taken by name": lambda samples: Named(samples),
     "of lazy objects": lambda samples: [Lazy() for _ in samples],
     "of objects that raise": lambda samples: {"some": [Raises() for _ in samples]},
@@ -182,7 +191,10 @@ def test_next_makes_no_more_calls_for_a_larger_batch(kind):
 
     def calls(size):
         batches = DataLoader(
-            Rows(3, lambda _: NESTED[kind](size)), batch_size=None, num_workers=1, worker_method="thread"
+            Rows(3, lambda _: NESTED[kind](size)),
+            batch_size=None,
+            num_workers=1,
+            worker_method="thread",
         )
         iterator, count = iter(batches), 0
         next(iterator)

@@ -36,8 +36,8 @@ def n(*shape, value=1, dtype=np.float32):
     return np.full(shape, value, dtype=dtype)
 
 
-# Most of them large enough that the loader has them copied straight into the batch's memory, where it can.
-# Four samples each: two batches of four are made of any two of them, and each alone.
+# Most of them large enough that the loader has them copied straight into the batch's memory, where
+# it can. Four samples each: two batches of four are made of any two of them, and each alone.
 UNIFORM = {
     "float": [t(72, 64, value=v) for v in range(4)],
     "small": [t(2, 3, value=v) for v in range(4)],
@@ -90,8 +90,8 @@ def test_two_kinds_of_batches_in_turn(second, assert_like_torch):
     assert_like_torch(rows, THREADS, batch_size=2)
 
 
-# Not "strides": a batch that begins with a string is handed on as it is, and a sample that was copied by then
-# has the strides of a copy.
+# Not "strides": a batch that begins with a string is handed on as it is, and a sample that was
+# copied by then has the strides of a copy.
 @pytest.mark.parametrize("second", [name for name in UNIFORM if name != "strides"])
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.slow(cases=12)
@@ -111,7 +111,12 @@ SENT = [name for name in UNIFORM if name not in ("grad", "subclass", "strides")]
 
 
 def test_every_batch_has_another_shape(workers, assert_like_torch):
-    rows = [t(height, 1000 * width, value=height) for height in range(1, 7) for width in range(1, 7) for _ in range(3)]
+    rows = [
+        t(height, 1000 * width, value=height)
+        for height in range(1, 7)
+        for width in range(1, 7)
+        for _ in range(3)
+    ]
     assert_like_torch(rows, workers, batch_size=3)
 
 
@@ -119,9 +124,14 @@ def test_ragged(workers, outcomes):
     rows = [t(5000 * (size % 5 + 1)) for size in range(20)]
     torchs = outcomes(torch.utils.data.DataLoader(rows, batch_size=4))
     ours = outcomes(DataLoader(rows, batch_size=4, **workers))
-    assert [type(outcome) for outcome in ours] == [RuntimeError] * 5 == [type(outcome) for outcome in torchs]
+    assert (
+        [type(outcome) for outcome in ours]
+        == [RuntimeError] * 5
+        == [type(outcome) for outcome in torchs]
+    )
     for a, b in zip(ours, torchs, strict=True):
-        # torch's collate says something else in a worker process if the first sample is the largest.
+        # torch's collate says something else in a worker process if the first sample is the
+        # largest.
         assert str(b) in str(a) or "resize storage that is not resizable" in str(a)
 
 
@@ -148,7 +158,9 @@ def test_samples_that_alias_each_other(light_workers, assert_like_torch):
 
 def test_iterable_style(light_workers, assert_like_torch):
     stream = Stream(30, lambda i: UNIFORM[SENT[i % len(SENT)]][0])
-    assert_like_torch(stream, {**light_workers, "num_workers": min(1, light_workers["num_workers"])}, batch_size=1)
+    assert_like_torch(
+        stream, {**light_workers, "num_workers": min(1, light_workers["num_workers"])}, batch_size=1
+    )
 
 
 def test_numbers_that_do_not_fit_the_type_of_the_first(light_workers, assert_like_torch):

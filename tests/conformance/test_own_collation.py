@@ -1,6 +1,8 @@
-"""Programs that replace parts of torch's collation: they get the batches that torch's class makes then.
+"""Programs that replace parts of torch's collation: they get the batches that torch's class makes
+then.
 
-The samples are large enough to be copied straight into the batch's memory, without any of these functions.
+The samples are large enough to be copied straight into the batch's memory, without any of these
+functions.
 """
 
 import pytest
@@ -56,7 +58,11 @@ def torchs_collation():
     [
         ("before the import", REGISTERED, True),
         ("before the import", DEFAULT_COLLATE, True),
-        ("before the import", "torch.utils.data.default_collate = seen(collate.default_collate)", False),
+        (
+            "before the import",
+            "torch.utils.data.default_collate = seen(collate.default_collate)",
+            False,
+        ),
         ("after it", REGISTERED, True),
         ("after it", DEFAULT_COLLATE, True),
         ("after it", "collate.collate = seen(collate.collate)", True),

@@ -1,4 +1,6 @@
-"""Functions given with an iterable-style dataset: each worker has its own copy, made with its dataset."""
+"""Functions given with an iterable-style dataset: each worker has its own copy, made with its
+dataset.
+"""
 
 import threading
 
@@ -65,9 +67,16 @@ def test_functions_are_each_workers_own(functions, persistent, assert_same):
         arguments = {**functions(parts), **more}
         loader = loader_class(parts, 4, num_workers=2, persistent_workers=persistent, **arguments)
         epochs = [list(loader) for _ in range(2)]
-        return epochs, parts.part, parts.seen, vars(arguments["collate_fn"]) if functions is packing else None
+        return (
+            epochs,
+            parts.part,
+            parts.seen,
+            vars(arguments["collate_fn"]) if functions is packing else None,
+        )
 
-    assert_same(program(DataLoader, worker_method="thread"), program(Torchs, multiprocessing_context="fork"))
+    assert_same(
+        program(DataLoader, worker_method="thread"), program(Torchs, multiprocessing_context="fork")
+    )
 
 
 def test_functions_of_a_map_style_dataset_are_shared():

@@ -1,7 +1,8 @@
-"""Batches belong to their consumer: nothing later changes them, and changes to them reach nothing else.
+"""Batches belong to their consumer: nothing later changes them, and changes to them reach nothing
+else.
 
-The loader may use the memory of a batch again once it cannot be reached any more. These tests hold on to batches in
-every way there is, let others go in between, and read everything again at the end.
+The loader may use the memory of a batch again once it cannot be reached any more. These tests hold
+on to batches in every way there is, let others go in between, and read everything again at the end.
 """
 
 import copy
@@ -23,7 +24,8 @@ from tests.datasets import Rows
 
 SIZE = 96
 BATCH = 4
-WIDTH = 8192  # floats in a sample: enough to be copied straight into the batch's memory, which is used again
+# floats in a sample: enough to be copied straight into the batch's memory, which is used again
+WIDTH = 8192
 
 
 def row(index):
@@ -44,11 +46,17 @@ def expected(number):
 
 
 def threads(dataset, **arguments):
-    more = {"batch_size": BATCH, "num_workers": 3, "prefetch_factor": 1, "worker_method": "thread"} | arguments
+    more = {
+        "batch_size": BATCH,
+        "num_workers": 3,
+        "prefetch_factor": 1,
+        "worker_method": "thread",
+    } | arguments
     return DataLoader(dataset, **more)
 
 
-# Every way to hold on to a batch, and how to look at it again: it must be as a whole (B, WIDTH) then.
+# Every way to hold on to a batch, and how to look at it again: it must be as a whole (B, WIDTH)
+# then.
 WAYS = {
     "itself": (lambda b: b, lambda k: k),
     "alias": (lambda b: b.view_as(b), lambda k: k),
@@ -61,12 +69,21 @@ WAYS = {
     "rows by iteration": (lambda b: list(b), torch.stack),
     "columns": (lambda b: b.split(256, dim=1), lambda k: torch.cat(k, dim=1)),
     "halves": (lambda b: (b[:2], b[2:]), torch.cat),
-    "as_strided": (lambda b: torch.as_strided(b, (BATCH * WIDTH,), (1,)), lambda k: k.view(BATCH, WIDTH)),
+    "as_strided": (
+        lambda b: torch.as_strided(b, (BATCH * WIDTH,), (1,)),
+        lambda k: k.view(BATCH, WIDTH),
+    ),
     "bits": (lambda b: b.view(torch.int32), lambda k: k.view(torch.float32)),
     "storage": (lambda b: b.untyped_storage(), lambda k: torch.empty(0).set_(k, 0, (BATCH, WIDTH))),
-    "set on a storage": (lambda b: torch.empty(0).set_(b.untyped_storage(), 0, (BATCH, WIDTH)), lambda k: k),
+    "set on a storage": (
+        lambda b: torch.empty(0).set_(b.untyped_storage(), 0, (BATCH, WIDTH)),
+        lambda k: k,
+    ),
     "array": (lambda b: b.numpy(), torch.from_numpy),
-    "view of an array": (lambda b: b.numpy().reshape(-1)[::1], lambda k: torch.from_numpy(k).view(BATCH, WIDTH)),
+    "view of an array": (
+        lambda b: b.numpy().reshape(-1)[::1],
+        lambda k: torch.from_numpy(k).view(BATCH, WIDTH),
+    ),
     "asarray": (np.asarray, torch.from_numpy),
     "memoryview": (lambda b: memoryview(b.numpy()), lambda k: torch.from_numpy(np.asarray(k))),
     "from_numpy of numpy": (lambda b: torch.from_numpy(b.numpy()), lambda k: k),
@@ -88,7 +105,10 @@ WAYS = {
         lambda k: torch.autograd.grad(k[1], k[0])[0].T,
     ),
     "TensorDataset": (torch.utils.data.TensorDataset, lambda k: torch.stack([row for (row,) in k])),
-    "subclass": (lambda b: b.as_subclass(type("Own", (torch.Tensor,), {})), lambda k: k.as_subclass(torch.Tensor)),
+    "subclass": (
+        lambda b: b.as_subclass(type("Own", (torch.Tensor,), {})),
+        lambda k: k.as_subclass(torch.Tensor),
+    ),
     "in shared memory": (lambda b: b.share_memory_(), lambda k: k),
     "sent to a process": (lambda b: (b, reductions.reduce_tensor(b))[1], lambda k: k[0](*k[1])),
     "closure": (lambda b: lambda: b, lambda k: k()),
@@ -114,7 +134,9 @@ def test_whatever_is_kept_stays_as_it_was(way):
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-@pytest.mark.parametrize("make", [row, lambda i: row(i).numpy(), pair], ids=["row", "array", "pair"])
+@pytest.mark.parametrize(
+    "make", [row, lambda i: row(i).numpy(), pair], ids=["row", "array", "pair"]
+)
 def test_all_batches_kept_and_none_overlaps_another(make, persistent):
     dl = threads(Rows(SIZE, make), persistent_workers=persistent)
     kept = [batch for _ in range(2) for batch in dl]
@@ -209,7 +231,9 @@ def test_in_place_writes_do_not_reach_the_dataset(workers):
         lambda i: torch.full((WIDTH, 2), i)[:, 0],
     ],
 )
-@pytest.mark.parametrize("collate_fn", [None, list, lambda samples: samples[0]], ids=["default", "list", "first"])
+@pytest.mark.parametrize(
+    "collate_fn", [None, list, lambda samples: samples[0]], ids=["default", "list", "first"]
+)
 @pytest.mark.parametrize("batch_size", [1, 4])
 @pytest.mark.slow(cases=8)
 def test_samples_that_the_dataset_keeps_are_never_written_to(make, collate_fn, batch_size):
@@ -221,11 +245,16 @@ def test_samples_that_the_dataset_keeps_are_never_written_to(make, collate_fn, b
         return sample
 
     for _ in range(2):
-        for number, batch in enumerate(threads(Rows(120, retained), batch_size=batch_size, collate_fn=collate_fn)):
+        for number, batch in enumerate(
+            threads(Rows(120, retained), batch_size=batch_size, collate_fn=collate_fn)
+        ):
             if collate_fn is None:
                 batch.fill_(-5)
             else:
-                assert int(batch[0].flatten()[0] if collate_fn is list else batch[0]) == number * batch_size
+                assert (
+                    int(batch[0].flatten()[0] if collate_fn is list else batch[0])
+                    == number * batch_size
+                )
             del batch
     assert len(given) == 240
     for index, sample in given:
@@ -263,12 +292,16 @@ def test_nested_loaders_hand_their_batches_up():
         return list(threads(torch.utils.data.Subset(ROWS, range(index * 8, index * 8 + 8))))
 
     outer = Rows(4, inner)
-    kept = list(threads(outer, batch_size=None)) + list(threads(outer, batch_size=2, collate_fn=list))
+    kept = list(threads(outer, batch_size=None)) + list(
+        threads(outer, batch_size=2, collate_fn=list)
+    )
     for number, (a, b) in enumerate(kept[:4]):
         assert torch.equal(a, expected(2 * number)) and torch.equal(b, expected(2 * number + 1))
     for number, pair in enumerate(kept[4:]):
         for i, (a, b) in enumerate(pair):
-            assert torch.equal(a, expected(4 * number + 2 * i)) and torch.equal(b, expected(4 * number + 2 * i + 1))
+            assert torch.equal(a, expected(4 * number + 2 * i)) and torch.equal(
+                b, expected(4 * number + 2 * i + 1)
+            )
 
 
 # Handed on
@@ -319,7 +352,9 @@ def test_batches_handed_to_another_process():
             handed.put(batch)
             del batch
         handed.put(None)
-        assert answers.get() == [expected(n).sum(dtype=torch.float64).item() for n in range(SIZE // BATCH)]
+        assert answers.get() == [
+            expected(n).sum(dtype=torch.float64).item() for n in range(SIZE // BATCH)
+        ]
     finally:
         process.join(60)
         process.kill()

@@ -1,4 +1,5 @@
-"""Random sizes, workers, prefetch, order and batching: the epoch is that of torch's DataLoader without workers.
+"""Random sizes, workers, prefetch, order and batching: the epoch is that of torch's DataLoader
+without workers.
 
 `--hypothesis-profile thorough` tries many more cases.
 """
@@ -101,7 +102,8 @@ def test_map_style(data, outcomes, assert_same):
     batching = data.draw(batchings(size), "batching")
     engine = data.draw(engines(), "engine")
     if batching.get("shuffle"):
-        engine["persistent_workers"] = False  # which draw one base seed for all epochs, in torch too
+        # which draw one base seed for all epochs, in torch too
+        engine["persistent_workers"] = False
     seed = data.draw(st.integers(0, 2**32), "seed")
     # At least one if the order is drawn: workers draw it before they are asked, in torch too.
     take = st.none() | st.integers(int(batching.get("shuffle", False)), 10)
@@ -115,7 +117,8 @@ def test_map_style(data, outcomes, assert_same):
             iterator = iter(dl)
             found.append(outcomes(iterator) if number is None else [])
             for _ in range(number or 0):
-                found[-1] += outcomes(itertools.islice(iterator, 1))  # which has ended after an exception, too
+                # which has ended after an exception, too
+                found[-1] += outcomes(itertools.islice(iterator, 1))
             del iterator
         return len(dl), found
 
@@ -143,7 +146,9 @@ def compare(ours, torchs, assert_same):
     kind=st.sampled_from(["int", "small", "large", "image and label"]),
     epochs=st.integers(1, 2),
 )
-def test_in_order_false_gives_the_same_batches_in_some_order(size, batch_size, engine, kind, epochs, assert_same):
+def test_in_order_false_gives_the_same_batches_in_some_order(
+    size, batch_size, engine, kind, epochs, assert_same
+):
     dl = DataLoader(rows(size, kind), batch_size=batch_size, in_order=False, **engine)
     expected = list(torch.utils.data.DataLoader(rows(size, kind), batch_size=batch_size))
 
@@ -171,9 +176,15 @@ def test_iterable_style(sizes, batch_size, engine, kind, drop_last, assert_same)
     number = engine["num_workers"]
     shares = []
     for worker in range(number):
-        samples = [KINDS[kind](1000 * n + i) for n in range(worker, len(sizes), number) for i in range(sizes[n])]
+        samples = [
+            KINDS[kind](1000 * n + i)
+            for n in range(worker, len(sizes), number)
+            for i in range(sizes[n])
+        ]
         shares.append(list(torch.utils.data.DataLoader(Whole(samples), **arguments)))
-    expected = [share[n] for n in range(max(map(len, shares))) for share in shares if n < len(share)]
+    expected = [
+        share[n] for n in range(max(map(len, shares))) for share in shares if n < len(share)
+    ]
     dl = DataLoader(Stream(sizes, kind), **arguments, **engine)
     for _ in range(2):
         found = list(dl)

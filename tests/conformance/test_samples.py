@@ -46,7 +46,9 @@ class AllKinds(Dataset):
         return self.kinds[kind](number)
 
     def batches(self):
-        return [[(kind, i) for i in range(size)] for kind in range(len(self.kinds)) for size in (4, 3)]
+        return [
+            [(kind, i) for i in range(size)] for kind in range(len(self.kinds)) for size in (4, 3)
+        ]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -58,17 +60,25 @@ def test_a_batch_of_each_kind_in_one_epoch(workers, assert_like_torch):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_batches_can_be_pickled_to_the_same_size(kind, outcomes):
-    """A batch holds its own memory and no more, as torch's: storages are neither larger nor shared."""
+    """A batch holds its own memory and no more, as torch's: storages are neither larger nor
+    shared.
+    """
 
     def storages(batch):
         if isinstance(batch, torch.Tensor):
             return [(batch.storage_offset(), batch.untyped_storage().nbytes(), batch.is_shared())]
         if isinstance(batch, dict):
             batch = list(batch.values())
-        return [s for part in batch for s in storages(part)] if isinstance(batch, (list, tuple)) else []
+        return (
+            [s for part in batch for s in storages(part)]
+            if isinstance(batch, (list, tuple))
+            else []
+        )
 
     torchs = outcomes(torch.utils.data.DataLoader(Rows(10, KINDS[kind]), batch_size=4))
-    ours = outcomes(DataLoader(Rows(10, KINDS[kind]), batch_size=4, num_workers=2, worker_method="thread"))
+    ours = outcomes(
+        DataLoader(Rows(10, KINDS[kind]), batch_size=4, num_workers=2, worker_method="thread")
+    )
     assert [storages(batch) for batch in ours] == [storages(batch) for batch in torchs]
 
 
@@ -92,7 +102,10 @@ def pair_of_batches(samples):
 
 @pytest.mark.parametrize(
     ("collate_fn", "batch_size"),
-    [*((each, 4) for each in (keep, tuple, Batch, pair_of_batches, len)), (lambda sample: sample * 2, None)],
+    [
+        *((each, 4) for each in (keep, tuple, Batch, pair_of_batches, len)),
+        (lambda sample: sample * 2, None),
+    ],
 )
 def test_own_collate(collate_fn, batch_size, workers, assert_like_torch):
     rows = Rows(10, lambda i: torch.tensor([i]))

@@ -24,7 +24,9 @@ ROWS = range(23)
 
 
 def both(workers, make_arguments):
-    """Return ours and torch's: the batches of two epochs, and the next draws from the generators."""
+    """Return ours and torch's: the batches of two epochs, and the next draws from the
+    generators.
+    """
     found = []
     for cls, more in ((DataLoader, workers), (torch.utils.data.DataLoader, {"num_workers": 0})):
         torch.manual_seed(17)
@@ -43,24 +45,47 @@ SAMPLERS = {
     "shuffle": lambda: {"shuffle": True},
     "shuffle in batches": lambda: {"shuffle": True, "batch_size": 5},
     "shuffle, drop_last": lambda: {"shuffle": True, "batch_size": 5, "drop_last": True},
-    "shuffle without batches": lambda: {"shuffle": True, "batch_size": None, "collate_fn": torch.as_tensor},
+    "shuffle without batches": lambda: {
+        "shuffle": True,
+        "batch_size": None,
+        "collate_fn": torch.as_tensor,
+    },
     "generator": lambda: {"shuffle": True, "batch_size": 4, "generator": seeded(5)},
     "generator without shuffle": lambda: {"batch_size": 4, "generator": seeded(5)},
     "RandomSampler": lambda: {"sampler": RandomSampler(ROWS), "batch_size": 4},
-    "RandomSampler with replacement": lambda: {"sampler": RandomSampler(ROWS, True, 50), "batch_size": 4},
-    "RandomSampler, more than there are": lambda: {"sampler": RandomSampler(ROWS, num_samples=70), "batch_size": 4},
-    "RandomSampler with a generator": lambda: {"sampler": RandomSampler(ROWS, generator=seeded(9)), "batch_size": 4},
+    "RandomSampler with replacement": lambda: {
+        "sampler": RandomSampler(ROWS, True, 50),
+        "batch_size": 4,
+    },
+    "RandomSampler, more than there are": lambda: {
+        "sampler": RandomSampler(ROWS, num_samples=70),
+        "batch_size": 4,
+    },
+    "RandomSampler with a generator": lambda: {
+        "sampler": RandomSampler(ROWS, generator=seeded(9)),
+        "batch_size": 4,
+    },
     "one generator for sampler and loader": lambda: (
         lambda g: {"sampler": RandomSampler(ROWS, generator=g), "generator": g, "batch_size": 4}
     )(seeded(9)),
-    "SubsetRandomSampler": lambda: {"sampler": SubsetRandomSampler([3, 1, 4, 15, 9, 2, 6]), "batch_size": 2},
-    "WeightedRandomSampler": lambda: {"sampler": WeightedRandomSampler([i + 0.1 for i in ROWS], 30), "batch_size": 4},
+    "SubsetRandomSampler": lambda: {
+        "sampler": SubsetRandomSampler([3, 1, 4, 15, 9, 2, 6]),
+        "batch_size": 2,
+    },
+    "WeightedRandomSampler": lambda: {
+        "sampler": WeightedRandomSampler([i + 0.1 for i in ROWS], 30),
+        "batch_size": 4,
+    },
     "WeightedRandomSampler without replacement": lambda: {
         "sampler": WeightedRandomSampler([i + 0.1 for i in ROWS], 20, replacement=False),
         "batch_size": 4,
     },
-    "BatchSampler": lambda: {"batch_sampler": BatchSampler(RandomSampler(ROWS), 6, drop_last=False)},
-    "BatchSampler, drop_last": lambda: {"batch_sampler": BatchSampler(SequentialSampler(ROWS), 6, drop_last=True)},
+    "BatchSampler": lambda: {
+        "batch_sampler": BatchSampler(RandomSampler(ROWS), 6, drop_last=False)
+    },
+    "BatchSampler, drop_last": lambda: {
+        "batch_sampler": BatchSampler(SequentialSampler(ROWS), 6, drop_last=True)
+    },
     "BatchSampler as sampler": lambda: {
         "sampler": BatchSampler(RandomSampler(range(5)), 2, False),
         "batch_size": None,
@@ -96,8 +121,12 @@ def test_draws_with_persistent_workers_equal_torchs(persistent):
         (torch.utils.data.DataLoader, {}),
     ):
         torch.manual_seed(3)
-        dl = cls(ROWS, shuffle=True, batch_size=4, num_workers=1, persistent_workers=persistent, **more)
-        found.append(([batch.tolist() for _ in range(3) for batch in dl], torch.randint(2**40, ()).item()))
+        dl = cls(
+            ROWS, shuffle=True, batch_size=4, num_workers=1, persistent_workers=persistent, **more
+        )
+        found.append(
+            ([batch.tolist() for _ in range(3) for batch in dl], torch.randint(2**40, ()).item())
+        )
     assert found[0] == found[2]
     assert found[1] == found[2]
 

@@ -1,4 +1,6 @@
-"""Workers as a user sees them: number, order, start, info, persistence, prefetch, pinning, time-out."""
+"""Workers as a user sees them: number, order, start, info, persistence, prefetch, pinning,
+time-out.
+"""
 
 import threading
 import warnings
@@ -46,7 +48,11 @@ class Remembered(Rows):
 @pytest.mark.parametrize("persistent", [False, True])
 def test_init_function_runs_once_in_each_worker_before_its_samples(persistent, real_workers):
     generator = torch.Generator().manual_seed(31)
-    base = torch.empty((), dtype=torch.int64).random_(generator=torch.Generator().manual_seed(31)).item()
+    base = (
+        torch.empty((), dtype=torch.int64)
+        .random_(generator=torch.Generator().manual_seed(31))
+        .item()
+    )
     dl = DataLoader(
         Remembered(),
         batch_size=None,
@@ -80,7 +86,9 @@ class InfoStream(IterableDataset):
 def test_info_in_iterable_style(workers):
     number = workers["num_workers"]
     expected = [(i, number) for i in range(number)] or [(-1, 0)]
-    assert [tuple(pair) for pair in DataLoader(InfoStream(), batch_size=None, **workers)] == expected
+    assert [
+        tuple(pair) for pair in DataLoader(InfoStream(), batch_size=None, **workers)
+    ] == expected
     assert imported_at_the_top() is None
 
 
@@ -117,7 +125,9 @@ class Uneven(Shares):
 
 def test_in_order_false_of_iterable_style_does_not_wait_for_a_slow_worker():
     gate = torch.multiprocessing.Event()  # which copies of the dataset share
-    dl = DataLoader(Uneven(gate), batch_size=None, num_workers=2, worker_method="thread", in_order=False)
+    dl = DataLoader(
+        Uneven(gate), batch_size=None, num_workers=2, worker_method="thread", in_order=False
+    )
     with iter(dl) as iterator:
         assert [next(iterator) for _ in range(10)] == [[0, i] for i in range(10)]
         gate.set()
@@ -131,7 +141,11 @@ def test_iterable_style_takes_turns_until_the_shorter_shares_end(real_workers):
 
 def test_iterable_style_out_of_order_with_an_empty_share(real_workers):
     arguments = real_workers | {"num_workers": 4, "in_order": False}
-    found = [sample for batch in DataLoader(Shares(0, 7, 14, 21), 2, collate_fn=list, **arguments) for sample in batch]
+    found = [
+        sample
+        for batch in DataLoader(Shares(0, 7, 14, 21), 2, collate_fn=list, **arguments)
+        for sample in batch
+    ]
     assert sorted(found) == [[worker, i] for worker in range(4) for i in range(7 * worker)]
 
 
@@ -175,7 +189,9 @@ def test_persistent_iterator_is_the_same_object_and_starts_again(real_workers):
 
 def test_persistent_workers_see_changes_of_a_shared_dataset():
     rows = Rows()
-    dl = DataLoader(rows, batch_size=5, num_workers=2, worker_method="thread", persistent_workers=True)
+    dl = DataLoader(
+        rows, batch_size=5, num_workers=2, worker_method="thread", persistent_workers=True
+    )
     assert len(list(dl)) == 4
     rows.size = 5
     assert torch.cat(list(dl)).tolist() == [*range(5)]
@@ -207,13 +223,17 @@ class Inner(Dataset):
 
     def __getitem__(self, index):
         before = imported_at_the_top()
-        total = sum(int(batch.sum()) for batch in DataLoader(Rows(), batch_size=6, **self.arguments))
+        total = sum(
+            int(batch.sum()) for batch in DataLoader(Rows(), batch_size=6, **self.arguments)
+        )
         assert imported_at_the_top() is before
         return total + index
 
 
 @pytest.mark.parametrize(
-    "inner", [{"num_workers": 0}, {"num_workers": 2, "worker_method": "thread"}], ids=["serial", "thread"]
+    "inner",
+    [{"num_workers": 0}, {"num_workers": 2, "worker_method": "thread"}],
+    ids=["serial", "thread"],
 )
 def test_nested(inner, workers):
     assert torch.cat(list(DataLoader(Inner(**inner), **workers))).tolist() == [190, 191, 192, 193]
@@ -221,8 +241,12 @@ def test_nested(inner, workers):
 
 @pytest.mark.thread_unsafe(reason="forks")
 def test_nested_processes_are_refused_as_torch_refuses_them():
-    """Worker processes are daemonic: they may not have children, but they may have threads (above)."""
-    dl = DataLoader(Inner(num_workers=1, worker_method="process"), num_workers=1, worker_method="process")
+    """Worker processes are daemonic: they may not have children, but they may have threads
+    (above).
+    """
+    dl = DataLoader(
+        Inner(num_workers=1, worker_method="process"), num_workers=1, worker_method="process"
+    )
     with pytest.raises(AssertionError, match="daemonic processes are not allowed to have children"):
         list(dl)
 
@@ -245,20 +269,28 @@ class Pinnable:
 
 
 @pytest.mark.thread_unsafe(reason="records warnings")
-@pytest.mark.parametrize("collate_fn", [None, Pinnable, lambda samples: {"a": [Pinnable(samples), "text"], "b": None}])
+@pytest.mark.parametrize(
+    "collate_fn", [None, Pinnable, lambda samples: {"a": [Pinnable(samples), "text"], "b": None}]
+)
 def test_pin_memory_does_what_torchs_does(collate_fn, workers):
     """Without an accelerator: a warning and nothing else."""
     found = []
     for cls, more in ((DataLoader, workers), (torch.utils.data.DataLoader, {})):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            batches = list(cls(Rows(), batch_size=6, pin_memory=True, collate_fn=collate_fn, **more))
+            batches = list(
+                cls(Rows(), batch_size=6, pin_memory=True, collate_fn=collate_fn, **more)
+            )
         parts = [batch["a"][0] if isinstance(batch, dict) else batch for batch in batches]
         if torch.accelerator.is_available() and more.get("worker_method") == "thread":
-            assert all(part.pinned_in.startswith(PREFIX) for part in parts if isinstance(part, Pinnable))
+            assert all(
+                part.pinned_in.startswith(PREFIX) for part in parts if isinstance(part, Pinnable)
+            )
         tensors = [part.samples if isinstance(part, Pinnable) else part for part in parts]
         assert torch.cat(tensors).tolist() == [*range(20)]
-        pinned = [tensor.is_pinned() for tensor in tensors] if torch.accelerator.is_available() else None
+        pinned = (
+            [tensor.is_pinned() for tensor in tensors] if torch.accelerator.is_available() else None
+        )
         said = {str(w.message) for w in caught if "pin_memory" in str(w.message)}
         found.append((pinned, [getattr(part, "pins", None) for part in parts], said))
     assert found[0] == found[1]
@@ -295,4 +327,6 @@ def test_timeout(in_order, real_workers):
 
 
 def test_no_timeout_where_nothing_is_late(workers):
-    assert torch.cat(list(DataLoader(Rows(), timeout=60 * bool(workers["num_workers"]), **workers))).shape == (20,)
+    assert torch.cat(
+        list(DataLoader(Rows(), timeout=60 * bool(workers["num_workers"]), **workers))
+    ).shape == (20,)

@@ -21,7 +21,8 @@ PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
 
 @pytest.fixture
 def run(tmp_path):
-    """Return ``run(name, *launcher)``, which runs a program with the packages it names and returns its output.
+    """Return ``run(name, *launcher)``, which runs a program with the packages it names and returns
+    its output.
 
     A test skips itself where these packages cannot be installed.
     """
@@ -40,7 +41,13 @@ def run(tmp_path):
             "TMPDIR": str(tmp_path),
             "OMP_NUM_THREADS": "1",
         }
-        done = completed([sys.executable, *launcher, EXAMPLES / name], 0, cwd=tmp_path, env=environment, timeout=1200)
+        done = completed(
+            [sys.executable, *launcher, EXAMPLES / name],
+            0,
+            cwd=tmp_path,
+            env=environment,
+            timeout=1200,
+        )
         assert "Traceback" not in done.stderr
         return done.stdout
 
@@ -58,7 +65,10 @@ def test_iterable_dataset(run):
     assert run("iterable_dataset.py").splitlines() == [
         "num_workers=0: each of 600 samples once; worker 0: files [0, 1, 2, 3, 4, 5]",
         "num_workers=1: each of 600 samples once; worker 0: files [0, 1, 2, 3, 4, 5]",
-        "num_workers=2: each of 600 samples once; worker 0: files [0, 2, 4]; worker 1: files [1, 3, 5]",
+        (
+            "num_workers=2: each of 600 samples once; worker 0: files [0, 2, 4]; worker 1: files "
+            "[1, 3, 5]"
+        ),
     ]
 
 
@@ -85,14 +95,21 @@ def test_resume_after_kill(run):
 
 def test_two_ranks(run):
     # --standalone: a free port, rather than torchrun's usual one.
-    printed = run("two_ranks.py", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    epochs = re.findall(r"^epoch \d: loss ([\d.]+); rank 0: 256, rank 1: 256; each sample once: True$", printed, re.M)
+    printed = run(
+        "two_ranks.py", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"
+    )
+    epochs = re.findall(
+        r"^epoch \d: loss ([\d.]+); rank 0: 256, rank 1: 256; each sample once: True$",
+        printed,
+        re.M,
+    )
     assert len(epochs) == 5
     assert float(epochs[-1]) < float(epochs[0])
 
 
 def test_elastic_ranks(run):
-    # All ranks print to one pipe, and gloo prints its lines in pieces: they may stand before ours on a line.
+    # All ranks print to one pipe, and gloo prints its lines in pieces: they may stand before ours
+    # on a line.
     ours = r"\d ranks begin in .*|rank \d is killed .*|epoch \d: .*|torchrun ended .*"
     assert re.findall(ours, run("elastic_ranks.py")) == [
         "4 ranks begin in epoch 0, after 0 samples of it",
@@ -138,7 +155,10 @@ def test_progress_line(run):
 def test_prometheus_metrics(run):
     metrics = dict(line.split() for line in run("prometheus_metrics.py").splitlines())
     assert (metrics["loader_batches_total"], metrics["loader_samples_total"]) == ("50.0", "400.0")
-    waited, seconds = float(metrics["loader_waited_seconds_total"]), float(metrics["loader_loop_seconds_total"])
+    waited, seconds = (
+        float(metrics["loader_waited_seconds_total"]),
+        float(metrics["loader_loop_seconds_total"]),
+    )
     assert 0 < waited < seconds
     assert float(metrics["loader_loading_seconds_total"]) > 0.8
     assert metrics["loader_bytes_total"] == "102400.0"
@@ -156,4 +176,6 @@ def test_lightning_callback(run):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_example_has_its_test_and_its_line(name):
     assert f"test_{name.removesuffix('.py')}" in globals(), f"examples/{name} has no test here"
-    assert f"[{name}]({name})" in (EXAMPLES / "README.md").read_text(), f"examples/README.md does not name {name}"
+    assert f"[{name}]({name})" in (EXAMPLES / "README.md").read_text(), (
+        f"examples/README.md does not name {name}"
+    )

@@ -1,4 +1,6 @@
-"""Fixtures for the images as a user has them: built by compose, run by a real engine through docker-py."""
+"""Fixtures for the images as a user has them: built by compose, run by a real engine through
+docker-py.
+"""
 
 import json
 import subprocess
@@ -19,19 +21,26 @@ def engine():
         client = docker.from_env()
         client.ping()
     except docker.errors.DockerException as error:
-        pytest.skip(f"no Docker engine answers ({error}); start one, for example with .ci/engine start")
+        pytest.skip(
+            f"no Docker engine answers ({error}); start one, for example with .ci/engine start"
+        )
     yield client
     client.close()
 
 
 @pytest.fixture(scope="session")
 def compose_configuration(engine, shell_environment):
-    """Return compose's resolved configuration; `compose_configuration("compose.gpu.yaml")` adds another file."""
+    """Return compose's resolved configuration; `compose_configuration("compose.gpu.yaml")` adds
+    another file.
+    """
 
     def compose_configuration(*more):
         files = [part for name in ("compose.yaml", *more) for part in ("-f", name)]
         answer = completed(
-            ["docker", "compose", *files, "config", "--format", "json"], cwd=CHECKOUT, env=shell_environment, status=0
+            ["docker", "compose", *files, "config", "--format", "json"],
+            cwd=CHECKOUT,
+            env=shell_environment,
+            status=0,
         )
         return json.loads(answer.stdout)
 
@@ -40,7 +49,9 @@ def compose_configuration(engine, shell_environment):
 
 @pytest.fixture(scope="session")
 def images(engine, shell_environment, request):
-    """Both images, built from this checkout as `docker compose build` does: {"ft": Image, "gil": Image}."""
+    """Both images, built from this checkout as `docker compose build` does: {"ft": Image, "gil":
+    Image}.
+    """
     log = CHECKOUT / "results" / "image-build.log"
     # Print this, because a first build takes some fifteen minutes on two cores.
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
@@ -56,13 +67,18 @@ def images(engine, shell_environment, request):
                 check=False,
             ).returncode
     if code:
-        pytest.fail(f"docker compose build failed:\n{''.join(log.read_text(errors='replace').splitlines(True)[-40:])}")
+        pytest.fail(
+            f"docker compose build "
+            f"failed:\n{''.join(log.read_text(errors='replace').splitlines(True)[-40:])}"
+        )
     return {twin: engine.images.get(f"{twin}-env:latest") for twin in TWINS}
 
 
 @pytest.fixture
 def project(images, shell_environment, tmp_path):
-    """A directory with compose.yaml and results/. Its containers and volumes are removed after the test."""
+    """A directory with compose.yaml and results/. Its containers and volumes are removed after the
+    test.
+    """
     project = Project(tmp_path, shell_environment)
     yield project
     project.down()
@@ -76,7 +92,9 @@ def run(engine, images):
     """
 
     def run(twin, command, **options):
-        output = engine.containers.run(images[twin].id, command, remove=True, stderr=True, **options)
+        output = engine.containers.run(
+            images[twin].id, command, remove=True, stderr=True, **options
+        )
         return output.decode()
 
     return run

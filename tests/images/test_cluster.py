@@ -1,4 +1,6 @@
-"""The pod of examples/cluster/kubernetes.yaml in a Docker engine: its images, arguments, user and volumes."""
+"""The pod of examples/cluster/kubernetes.yaml in a Docker engine: its images, arguments, user and
+volumes.
+"""
 
 import json
 import os
@@ -40,7 +42,10 @@ def test_the_pods_containers_measure_and_end(engine, images, start, tmp_path):
             security_opt=["no-new-privileges:true"],
             volumes=[f"{volumes[one['name']]}:{one['mountPath']}" for one in each["volumeMounts"]],
         )
-    ended = {name: container.wait(timeout=PATIENCE)["StatusCode"] for name, container in containers.items()}
+    ended = {
+        name: container.wait(timeout=PATIENCE)["StatusCode"]
+        for name, container in containers.items()
+    }
     assert ended == {"node": 0, "gil": 0}, containers["node"].logs().decode()
     (file,) = (volumes["results"] / "node1").glob("2*/results.json")
     found = json.loads(file.read_text())

@@ -1,4 +1,6 @@
-"""The order of a fresh machine: images are missing when a command is typed, and servers wait for their clients."""
+"""The order of a fresh machine: images are missing when a command is typed, and servers wait for
+their clients.
+"""
 
 import os
 import signal
@@ -14,8 +16,8 @@ from tests.programs import programs_to_end
 
 pytestmark = pytest.mark.timeout(3600)  # the first test builds the images
 
-# Each client with arguments that make its servers work, and its exit status. The time for a benchmark is over once its
-# server has described the twin: tests/images/test_compose.py measures.
+# Each client with arguments that make its servers work, and its exit status. The time for a
+# benchmark is over once its server has described the twin: tests/images/test_compose.py measures.
 CLIENTS = {
     "ft-bench": ("text --quick --workers 1 --budget 1 --configs gil", 2),
     "gil-bench": ("text --quick --workers 1 --budget 1 --configs ft", 2),
@@ -32,7 +34,9 @@ def project(project):
 
 @pytest.fixture
 def cold(images, project):
-    """The project without its images (`cold.images`), which take six seconds to build from the finished images."""
+    """The project without its images (`cold.images`), which take six seconds to build from the
+    finished images.
+    """
     mark = uuid.uuid4().hex[:8]
     project.images = {twin: f"{twin}-cold-{mark}" for twin in images}
     for twin in images:
@@ -44,7 +48,9 @@ def cold(images, project):
     yield project
     project.down()
     for name in project.images.values():
-        subprocess.run(["docker", "image", "rm", name], env=project.environment, capture_output=True)
+        subprocess.run(
+            ["docker", "image", "rm", name], env=project.environment, capture_output=True
+        )
 
 
 @pytest.fixture
@@ -69,9 +75,12 @@ def test_both_images_are_built_before_anything_starts(engine, cold, start, clien
 
 
 @pytest.mark.parametrize(
-    ("client", "number"), [("ft-bench", signal.SIGINT), ("gil-bench", signal.SIGKILL), ("ft-repro", signal.SIGKILL)]
+    ("client", "number"),
+    [("ft-bench", signal.SIGINT), ("gil-bench", signal.SIGKILL), ("ft-repro", signal.SIGKILL)],
 )
-def test_a_client_that_ends_while_images_are_built_leaves_nothing(engine, cold, start, client, number):
+def test_a_client_that_ends_while_images_are_built_leaves_nothing(
+    engine, cold, start, client, number
+):
     process = start(client, *CLIENTS[client][0].split())
     building = set()
     for line in process.stdout:
@@ -92,8 +101,14 @@ def test_servers_wait_for_late_clients(engine, project):
 
     def started():
         containers = project.containers(engine, status=None)
-        labels = {container.id: container.labels["com.docker.compose.service"] for container in containers}
-        return {labels[c.id]: c.attrs["State"]["StartedAt"] for c in containers if labels[c.id] in SERVERS}
+        labels = {
+            container.id: container.labels["com.docker.compose.service"] for container in containers
+        }
+        return {
+            labels[c.id]: c.attrs["State"]["StartedAt"]
+            for c in containers
+            if labels[c.id] in SERVERS
+        }
 
     waiting = started()
     assert len(waiting) == len(project.containers(engine)) == len(SERVERS)

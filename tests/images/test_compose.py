@@ -35,7 +35,9 @@ def test_bench_compares_both_twins_and_leaves_a_report(engine, project):
     suite = results["stress"]
     assert suite["status"] == "complete" and len(suite["scenarios"]) > 40
     ran = {(result["scenario"], result["configuration"]) for result in suite["results"]}
-    assert ran == {(name, config) for name in suite["scenarios"] for config in ("gil", "ft-gil", "ft")}
+    assert ran == {
+        (name, config) for name in suite["scenarios"] for config in ("gil", "ft-gil", "ft")
+    }
     said = " ".join(done.stdout.split())
     for config in ("gil", "ft-gil", "ft"):
         assert f" {config}: {len(suite['scenarios'])} scenarios, " in said, said
@@ -47,13 +49,16 @@ def test_bench_compares_both_twins_and_leaves_a_report(engine, project):
 
 
 def test_ctrl_c_reports_the_finished_rounds(engine, project):
-    # At a terminal, as a user does it: compose passes the key on to the container. (Without one, compose
-    # removes the container at once; results.json then still holds the finished rounds.)
+    # At a terminal, as a user does it: compose passes the key on to the container. (Without one,
+    # compose removes the container at once; results.json then still holds the finished rounds.)
     ours, theirs = pty.openpty()
     # Through gil-bench, so that this service is tried too.
     process = subprocess.Popen(
         project.command(
-            "run", "--rm", "gil-bench", *"text --quick --rounds 50 --workers 1 --budget 1 --configs ft".split()
+            "run",
+            "--rm",
+            "gil-bench",
+            *"text --quick --rounds 50 --workers 1 --budget 1 --configs ft".split(),
         ),
         env=project.environment,
         stdin=theirs,
@@ -65,7 +70,9 @@ def test_ctrl_c_reports_the_finished_rounds(engine, project):
     reader = threading.Thread(target=read_terminal, args=(ours, shown))
     reader.start()
     try:
-        assert wait_until(lambda: list(project.results.glob("*/results.json"))), "no round was finished in time"
+        assert wait_until(lambda: list(project.results.glob("*/results.json"))), (
+            "no round was finished in time"
+        )
         os.write(ours, b"\x03")
         assert process.wait() == 130
     finally:
@@ -133,7 +140,9 @@ def test_gpu_override_is_valid_and_asks_for_every_gpu(compose_configuration):
         if name in ("ft-image", "gil-image"):  # these only cause the images to be built
             continue
         if "repro" in name:  # a stranger's script gets no GPU, because the driver is no wall
-            assert not service.get("devices") and not service.get("deploy", {}).get("resources", {}).get("reservations")
+            assert not service.get("devices") and not service.get("deploy", {}).get(
+                "resources", {}
+            ).get("reservations")
             continue
         (device,) = service["deploy"]["resources"]["reservations"]["devices"]
         assert device["driver"] == "nvidia" and device["count"] == -1, name

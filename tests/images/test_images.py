@@ -21,13 +21,21 @@ def python(run, twin, code, **options):
 
 
 def test_gil_can_be_forced_on(run):
-    assert python(run, "ft", "import sys; print(sys._is_gil_enabled())", environment={"PYTHON_GIL": "1"}) == "True"
+    assert (
+        python(
+            run, "ft", "import sys; print(sys._is_gil_enabled())", environment={"PYTHON_GIL": "1"}
+        )
+        == "True"
+    )
 
 
 @pytest.mark.parametrize("twin", TWINS)
 def test_user_is_not_root_and_any_user_will_do(run, twin):
     assert run(twin, ["id", "-u"]).strip() == "1000"
-    code = "import os, pathlib, torch; p = pathlib.Path.home() / 'x'; p.touch(); print(p.stat().st_uid)"
+    code = (
+        "import os, pathlib, torch; p = pathlib.Path.home() / 'x'; p.touch(); "
+        "print(p.stat().st_uid)"
+    )
     assert python(run, twin, code, user="12345:23456") == "12345"
 
 
@@ -35,16 +43,20 @@ def test_user_is_not_root_and_any_user_will_do(run, twin):
 def test_pip_installs_for_the_user(run, twin):
     # Without network, from a package made here: the test is that pip finds a place to install to.
     script = (
-        'mkdir /tmp/p && cd /tmp/p && printf \'[project]\\nname="tiny"\\nversion="1"\\n[tool.setuptools]\\n'
+        'mkdir /tmp/p && cd /tmp/p && printf \'[project]\\nname="tiny"\\nversion="1"\\n'
+        "[tool.setuptools]\\n"
         'py-modules=["tiny"]\\n\' > pyproject.toml && echo x=1 > tiny.py && '
-        "pip install --quiet --no-build-isolation --no-index . && python -c 'import tiny; print(tiny.x)'"
+        "pip install --quiet --no-build-isolation --no-index . && python -c 'import tiny; "
+        "print(tiny.x)'"
     )
     assert run(twin, ["bash", "-c", script], network_mode="none").strip().splitlines()[-1] == "1"
 
 
 @pytest.mark.parametrize("twin", TWINS)
 def test_programs_on_path(run, twin):
-    first, second, pip, check = run(twin, ["sh", "-c", "python -V; python3 -V; pip -V; pip check || true"]).splitlines()
+    first, second, pip, check = run(
+        twin, ["sh", "-c", "python -V; python3 -V; pip -V; pip check || true"]
+    ).splitlines()
     assert first == second and first.startswith("Python 3.") and pip.startswith("pip ")
     # docker/requirements.in says why triton is left out; nothing else is missing.
     assert check == f"torch {locked('torch')} requires triton, which is not installed."
@@ -66,7 +78,10 @@ def test_labels_and_configuration(images, twin):
     labels = config["Labels"]
     assert labels["org.opencontainers.image.title"] == f"{twin}-env"
     assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
-    assert labels["org.opencontainers.image.description"] and labels["org.opencontainers.image.revision"]
+    assert (
+        labels["org.opencontainers.image.description"]
+        and labels["org.opencontainers.image.revision"]
+    )
     assert re.fullmatch(r"\d+\.\d+\.\d+", labels["org.opencontainers.image.version"])
     assert config["User"] == "ft"
     assert config["Entrypoint"][0].endswith("tini")
@@ -88,7 +103,9 @@ def test_no_mirror_is_in_the_history(images, twin):
 
 def test_twins_share_their_largest_part_and_differ_in_the_gil_alone(engine, images, run):
     layers = {twin: images[twin].attrs["RootFS"]["Layers"] for twin in TWINS}
-    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(layers["ft"], layers["gil"])))
+    shared = sum(
+        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(layers["ft"], layers["gil"]))
+    )
     # The history names the size of each layer, the newest first, and of steps that left no layer.
     sizes = [entry["Size"] for entry in reversed(images["ft"].history()) if entry["Size"]]
     # The CUDA libraries are in the shared part: more than half of an image.
@@ -107,7 +124,11 @@ def test_twins_share_their_largest_part_and_differ_in_the_gil_alone(engine, imag
     freeze = {twin: run(twin, ["pip", "freeze"]) for twin in TWINS}
     assert freeze["ft"] == freeze["gil"]
     flags = {
-        twin: set(python(run, twin, "import sysconfig; print(sysconfig.get_config_var('CONFIG_ARGS'))").split())
+        twin: set(
+            python(
+                run, twin, "import sysconfig; print(sysconfig.get_config_var('CONFIG_ARGS'))"
+            ).split()
+        )
         for twin in TWINS
     }
     assert flags["ft"] ^ flags["gil"] == {"'--disable-gil'"}
@@ -128,15 +149,20 @@ def test_info(run, twin):
 
 def test_nothing_is_imported_from_the_current_directory(run):
     script = (
-        "cd /tmp; for name in ftrun ftbench ftsafety rich json; do echo 'raise SystemExit(9)' >$name.py; done; "
-        "for verb in bench audit repro info; do /opt/ft-env/docker/entrypoint $verb --help >/dev/null || exit; done"
+        "cd /tmp; for name in ftrun ftbench ftsafety rich json; do echo 'raise SystemExit(9)' "
+        ">$name.py; done; "
+        "for verb in bench audit repro info; do /opt/ft-env/docker/entrypoint $verb --help "
+        ">/dev/null || exit; done"
     )
     run("ft", ["bash", "-c", script])
 
 
 @pytest.mark.parametrize("twin", TWINS)
 def test_audit(run, twin):
-    audit = "echo 'data = list(range(50))' >mine.py && /opt/ft-env/docker/entrypoint audit mine.py:data --samples 8"
+    audit = (
+        "echo 'data = list(range(50))' >mine.py && /opt/ft-env/docker/entrypoint audit "
+        "mine.py:data --samples 8"
+    )
     assert "mine.py:data" in run(twin, ["bash", "-c", f"{audit} --seconds 1"], network_mode="none")
 
 
@@ -147,8 +173,11 @@ def test_the_processors_are_those_of_the_container(run, limit):
 
 
 def typed(container, text):
-    stream = container.attach_socket(params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1, "logs": 1})
-    # docker-py ties the socket to the HTTP response that it came from; closed in this order neither complains.
+    stream = container.attach_socket(
+        params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1, "logs": 1}
+    )
+    # docker-py ties the socket to the HTTP response that it came from; closed in this order neither
+    # complains.
     with closing(stream._sock) as terminal, closing(stream._response):
         terminal.sendall(text.encode())
         container.wait(timeout=1500)
@@ -157,13 +186,14 @@ def typed(container, text):
 
 
 @pytest.mark.parametrize(
-    ("twin", "state"), [("ft", "free-threaded build; the GIL is OFF"), ("gil", "with-GIL build; the GIL is ON")]
+    ("twin", "state"),
+    [("ft", "free-threaded build; the GIL is OFF"), ("gil", "with-GIL build; the GIL is ON")],
 )
 def test_interactive_python_greets_and_is_plain_otherwise(start, twin, state):
     container = start(twin, ["python"], tty=True, stdin_open=True)
     shown = typed(container, "print(6 * 7)\nexit()\n")
-    # What was typed before the prompt is echoed by the terminal, wherever the output then is: only the
-    # order of the lines that Python wrote is fixed.
+    # What was typed before the prompt is echoed by the terminal, wherever the output then is: only
+    # the order of the lines that Python wrote is fixed.
     greeting = next(line for line in shown.splitlines() if line.startswith("ft-env: CPython 3."))
     assert state in greeting
     assert re.search(r"^Python 3\.", shown.partition(greeting)[2], re.MULTILINE)
@@ -171,7 +201,8 @@ def test_interactive_python_greets_and_is_plain_otherwise(start, twin, state):
 
 
 @pytest.mark.parametrize(
-    "command", [["python", "-c", "import time; time.sleep(1000)"], ["python"], ["bash", "-c", "sleep 1000"]]
+    "command",
+    [["python", "-c", "import time; time.sleep(1000)"], ["python"], ["bash", "-c", "sleep 1000"]],
 )
 def test_stops_when_asked_to(start, command):
     container = start("ft", command, stdin_open=True)
@@ -186,7 +217,9 @@ def test_orphans_are_reaped(start):
     container = start("ft", ["bash", "-c", "(sleep 0.1 &) ; exec sleep 1000"])
     time.sleep(2)
     assert container.top()["Processes"]
-    states = container.exec_run(["bash", "-c", "grep -h ^State: /proc/[0-9]*/status"]).output.decode()
+    states = container.exec_run(
+        ["bash", "-c", "grep -h ^State: /proc/[0-9]*/status"]
+    ).output.decode()
     assert "zombie" not in states
     assert container.exec_run(["cat", "/proc/1/comm"]).output.decode().strip() == "tini"
 

@@ -49,22 +49,28 @@ BLOCKS = blocks_to_run(document.read_text() for document in DOCUMENTS)
 NOT_RUN = {
     "./twins test": "it is what runs this test",
     "./twins exec gil python -m pip install --target other-torch torch\n"
-    "PYTHONPATH=$PWD/other-torch ./twins exec gil python -m pytest tests/unit/loader tests/conformance": (
-        "it downloads gigabytes"
-    ),
+    "PYTHONPATH=$PWD/other-torch ./twins exec gil python -m pytest tests/unit/loader "
+    "tests/conformance": ("it downloads gigabytes"),
 }
 
-# Arguments that are added to a line, so that as little as possible is measured: one of two workloads, for one.
+# Arguments that are added to a line, so that as little as possible is measured: one of two
+# workloads, for one.
 ONE_ROUND = " --rounds 1 --workers 1 --batch-size 16 --budget 1"
 ADDED = {
     # "text" needs no images, which a new volume would have to be filled with.
     "docker compose run --rm ft-bench": " text --quick" + ONE_ROUND + " --configs gil",
     "./twins bench --quick": " pillow" + ONE_ROUND + " --configs ft",
     "./twins bench --dataset train.py:train_set --quick": ONE_ROUND + " --configs ft",
-    "CODE=~/project DATA=~/photos docker compose run --rm ft-bench --dataset train.py:train_set --quick": ONE_ROUND
+    (
+        "CODE=~/project DATA=~/photos docker compose run --rm ft-bench --dataset "
+        "train.py:train_set --quick"
+    ): ONE_ROUND + " --configs gil",
+    "DATA=~/photos docker compose run --rm ft-bench --quick --data /data": " pillow"
+    + ONE_ROUND
     + " --configs gil",
-    "DATA=~/photos docker compose run --rm ft-bench --quick --data /data": " pillow" + ONE_ROUND + " --configs gil",
-    "./twins bench --quick --again 5 --every 1h": " pillow --again 2 --every 1s" + ONE_ROUND + " --configs ft",
+    "./twins bench --quick --again 5 --every 1h": " pillow --again 2 --every 1s"
+    + ONE_ROUND
+    + " --configs ft",
     # Options that tests/unit/bench measures with, are only parsed.
     "./twins bench --quick --data ~/photos": " --list",
     "./twins bench pillow --quick --ranks 2": " --list",
@@ -123,7 +129,9 @@ def home(tmp_path):
     photos = tmp_path / "home" / "photos"
     photos.mkdir(parents=True)
     for number in range(20):
-        Image.effect_noise((640 + 10 * (number % 3), 408), 60).convert("RGB").save(photos / f"{number}.jpg")
+        Image.effect_noise((640 + 10 * (number % 3), 408), 60).convert("RGB").save(
+            photos / f"{number}.jpg"
+        )
     (tmp_path / "home/project").mkdir()
     (tmp_path / "home/project/train.py").write_text("train_set = list(range(100))\n")
     return tmp_path / "home"
@@ -138,7 +146,9 @@ def shell(clone, home, shell_environment):
     shutil.copy(home / "project/train.py", clone)
 
     def run(block, status=0, **more):
-        return completed(["bash", "-ec", block], status, cwd=clone, env={**variables, **more}).stdout
+        return completed(
+            ["bash", "-ec", block], status, cwd=clone, env={**variables, **more}
+        ).stdout
 
     return run
 
@@ -149,7 +159,9 @@ def adapted(block):
 
 @pytest.fixture
 def run_block(shell, request):
-    """Run a block like `shell`. If it needs Docker, build the images first, and remove containers afterwards."""
+    """Run a block like `shell`. If it needs Docker, build the images first, and remove containers
+    afterwards.
+    """
     ran = []
 
     def run_block(block, status=0):
@@ -172,7 +184,9 @@ def test_additions_are_for_commands_that_the_texts_hold():
 def test_every_block_is_run():
     assert [block for block in BLOCKS if kind(block) is None] == []
     # A test without a block would pass without a check.
-    assert all(map(of_kind, ("bench", "environment", "example", "packages", "libraries", "audit", "repro")))
+    assert all(
+        map(of_kind, ("bench", "environment", "example", "packages", "libraries", "audit", "repro"))
+    )
 
 
 def test_a_command_runs_once():
@@ -186,7 +200,10 @@ def test_bench_blocks(run_block, clone, block):
     if "--list" in adapted(block):
         assert "peers-memory" in shown
     else:
-        assert json.loads((clone / "results" / "latest" / "results.json").read_text())["status"] == "complete"
+        assert (
+            json.loads((clone / "results" / "latest" / "results.json").read_text())["status"]
+            == "complete"
+        )
 
 
 @pytest.mark.parametrize("block", of_kind("environment"))
@@ -203,7 +220,8 @@ def test_example_blocks(run_block, block):
 @pytest.mark.parametrize("block", of_kind("packages"))
 def test_packages_blocks(run_block, block):
     first, second = lines(block)
-    # Which status it is depends on the newest releases: packages below torch have turned the GIL on.
+    # Which status it is depends on the newest releases: packages below torch have turned the GIL
+    # on.
     assert "torch==" in run_block(first, None)
     assert '"requirement": "numpy==' in run_block(second, None)
 
@@ -249,11 +267,18 @@ def test_gpu_block(engine, shell, images):
 
 def test_closed_network_block(shell, images, shell_environment):
     (block,) = of_kind("closed network")
-    status = subprocess.run([CHECKOUT / ".ci" / "engine", "status"], env=shell_environment, capture_output=True)
+    status = subprocess.run(
+        [CHECKOUT / ".ci" / "engine", "status"], env=shell_environment, capture_output=True
+    )
     if status.returncode:
-        pytest.skip("this machine has a Docker engine of its own; no second, private one is started")
+        pytest.skip(
+            "this machine has a Docker engine of its own; no second, private one is started"
+        )
     if os.environ.get("BASE_IMAGE") != "ft-base:trixie":
-        pytest.skip("the images under test are built on another base, and building them twice takes too long")
+        pytest.skip(
+            "the images under test are built on another base, and building them twice takes "
+            "too long"
+        )
     shell(block)
 
 
@@ -264,7 +289,17 @@ def test_install_blocks(shell, tmp_path):
     path = f"{own / 'bin'}{os.pathsep}{os.environ['PATH']}"
     shell(loader, PATH=path)
     code = "import ftloader; print(ftloader.__file__)"
-    assert str(own) in completed([own / "bin" / "python", "-c", code], 0, cwd=tmp_path, env={"PATH": path}).stdout
+    assert (
+        str(own)
+        in completed(
+            [own / "bin" / "python", "-c", code], 0, cwd=tmp_path, env={"PATH": path}
+        ).stdout
+    )
     assert not (own / "bin" / "ft-bench").exists()
     shell(everything, PATH=path)
-    assert "pillow" in completed([own / "bin" / "ft-bench", "--list"], 0, cwd=tmp_path, env={"PATH": path}).stdout
+    assert (
+        "pillow"
+        in completed(
+            [own / "bin" / "ft-bench", "--list"], 0, cwd=tmp_path, env={"PATH": path}
+        ).stdout
+    )

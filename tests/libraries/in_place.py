@@ -1,10 +1,12 @@
-"""Runs a file's programs with a class in torch.utils.data.DataLoader's place, before any library is imported.
+"""Runs a file's programs with a class in torch.utils.data.DataLoader's place, before any library is
+imported.
 
     python in_place.py FILE
 
-Does so in four processes, with torch's class, and with ours: threads, worker_method="auto", and threads whose number
-the loader finds ("tuned"). Each prints its class, and as JSON for each function `program_*` its name: the kinds of
-iterators that it made, and what it returned (or the error that it raised). A program gets an empty folder.
+Does so in four processes, with torch's class, and with ours: threads, worker_method="auto", and
+threads whose number the loader finds ("tuned"). Each prints its class, and as JSON for each
+function `program_*` its name: the kinds of iterators that it made, and what it returned (or the
+error that it raised). A program gets an empty folder.
 """
 
 import importlib.util
@@ -38,17 +40,25 @@ def placed(base, tuned=False, **defaults):
 
         def __init__(self, *args, **kwargs):
             if tuned and kwargs.get("num_workers"):
-                # As "auto" on as many CPUs. A library that rebuilds a loader with all of its arguments hands that on.
+                # As "auto" on as many CPUs. A library that rebuilds a loader with all of its
+                # arguments hands that on.
                 assert "worker_method" not in kwargs or type(kwargs["num_workers"]) is Chosen
                 kwargs["num_workers"] = Chosen(kwargs["num_workers"])
             super().__init__(*args, **{**defaults, **kwargs})
 
         def _get_iterator(self):
             iterator = super()._get_iterator()
-            used.add(next(KINDS[each.__name__] for each in type(iterator).__mro__ if each.__name__ in KINDS))
+            used.add(
+                next(
+                    KINDS[each.__name__]
+                    for each in type(iterator).__mro__
+                    if each.__name__ in KINDS
+                )
+            )
             return iterator
 
-    # As if it were the class itself: Lightning rebuilds loaders from the arguments that it finds here.
+    # As if it were the class itself: Lightning rebuilds loaders from the arguments that it finds
+    # here.
     DataLoader.__init__.__signature__ = inspect.signature(base.__init__)
     return DataLoader
 
@@ -82,8 +92,8 @@ if __name__ == "__main__":
         if os.fork() == 0:
             main(loader, sys.argv[1])
             if any(thread.daemon for thread in threading.enumerate()):
-                # A library's: this loader has none. CPython 3.13 unwinds them at its end wherever they are, and in
-                # C++ code that aborts the process.
+                # A library's: this loader has none. CPython 3.13 unwinds them at its end wherever
+                # they are, and in C++ code that aborts the process.
                 os._exit(0)
             break  # ends as any program does
         if status := os.waitstatus_to_exitcode(os.wait()[1]):

@@ -26,11 +26,32 @@ class Rows(Dataset):
 
 
 def run_job(library, ranks, folder, stage, *arguments, status=0):
-    """Run resuming_LIBRARY.py in *ranks* processes; return (what each rank has written, the output)."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    program = [Path(__file__).with_name(f"resuming_{library}.py"), folder, stage, *map(str, arguments)]
+    """Run resuming_LIBRARY.py in *ranks* processes; return (what each rank has written, the
+    output).
+    """
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        str(ranks),
+    ]
+    program = [
+        Path(__file__).with_name(f"resuming_{library}.py"),
+        folder,
+        stage,
+        *map(str, arguments),
+    ]
     paths = importable(CHECKOUT)
-    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "TORCHELASTIC_ERROR_FILE": ""}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": paths,
+        "OMP_NUM_THREADS": "1",
+        "TORCHELASTIC_ERROR_FILE": "",
+    }
     done = completed([*torchrun, *program], status, env=environment, timeout=280)
     written = [folder / f"{stage}-{rank}.json" for rank in range(ranks)]
-    return [json.loads(file.read_text()) for file in written if file.exists()], done.stdout + done.stderr
+    return [
+        json.loads(file.read_text()) for file in written if file.exists()
+    ], done.stdout + done.stderr

@@ -1,9 +1,11 @@
-"""Rank of a job that trains with Accelerate until it stops, or goes on from the state of an earlier job.
+"""Rank of a job that trains with Accelerate until it stops, or goes on from the state of an earlier
+job.
 
     torchrun ... resuming_accelerate.py FOLDER STAGE BATCH_SIZE STEPS WAY
 
-The job ends after STEPS steps of epoch 1; 0: it trains the epochs 1 and 2. WAY: "state" for our sampler and the
-loader's state, "skip" for skip_first_batches(), "both", or "prepared" for a loader that Accelerate shares out.
+The job ends after STEPS steps of epoch 1; 0: it trains the epochs 1 and 2. WAY: "state" for our
+sampler and the loader's state, "skip" for skip_first_batches(), "both", or "prepared" for a loader
+that Accelerate shares out.
 """
 
 import json
@@ -30,9 +32,13 @@ options = {"generator": torch.Generator().manual_seed(0), "num_workers": 2}
 if way in ("state", "both"):
     sampler = DistributedSampler(Rows(SIZE), accelerator.num_processes, accelerator.process_index)
     loader = ftloader.DataLoader(Rows(SIZE), int(batch_size), sampler=sampler, **options)
-    loader = prepare_data_loader(loader, accelerator.device, num_processes=1, process_index=0, put_on_device=True)
+    loader = prepare_data_loader(
+        loader, accelerator.device, num_processes=1, process_index=0, put_on_device=True
+    )
 else:
-    loader = accelerator.prepare(ftloader.DataLoader(Rows(SIZE), int(batch_size), shuffle=False, **options))
+    loader = accelerator.prepare(
+        ftloader.DataLoader(Rows(SIZE), int(batch_size), shuffle=False, **options)
+    )
 checkpoint = Path(folder) / "checkpoint.pt"
 records, done = [], 0
 if stage == "second":
@@ -53,7 +59,10 @@ for epoch in 1, 2:
         count += 1
         if stage == "first" and count == int(steps):
             if accelerator.is_main_process:
-                torch.save({"model": model.state_dict(), "loader": loader.state_dict(), "steps": count}, checkpoint)
+                torch.save(
+                    {"model": model.state_dict(), "loader": loader.state_dict(), "steps": count},
+                    checkpoint,
+                )
             break
     if stage == "first":
         break

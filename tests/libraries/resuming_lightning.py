@@ -1,9 +1,10 @@
-"""Rank of a job that trains with Lightning until it stops, or goes on from the checkpoint of an earlier job.
+"""Rank of a job that trains with Lightning until it stops, or goes on from the checkpoint of an
+earlier job.
 
     torchrun ... resuming_lightning.py FOLDER STAGE BATCH_SIZE STEPS RECIPE
 
-The job ends after STEPS steps of epoch 1; 0: it trains the epochs 1 and 2. RECIPE: "recipe" for the data module of
-docs/libraries.md, "loader" for the loader itself.
+The job ends after STEPS steps of epoch 1; 0: it trains the epochs 1 and 2. RECIPE: "recipe" for the
+data module of docs/libraries.md, "loader" for the loader itself.
 """
 
 import json
@@ -62,20 +63,28 @@ def trainer(**options):
         enable_model_summary=False,
         num_sanity_val_steps=0,
         max_epochs=3,
-        callbacks=[ModelCheckpoint(folder, "epoch{epoch}-step{step}", save_top_k=-1, every_n_train_steps=1)],
+        callbacks=[
+            ModelCheckpoint(folder, "epoch{epoch}-step{step}", save_top_k=-1, every_n_train_steps=1)
+        ],
         default_root_dir=folder,
         **options,
     )
 
 
 validation = torch.utils.data.DataLoader(Rows(2))
-latest = max(Path(folder).glob("*.ckpt"), key=lambda path: path.stat().st_mtime) if stage == "second" else None
+latest = (
+    max(Path(folder).glob("*.ckpt"), key=lambda path: path.stat().st_mtime)
+    if stage == "second"
+    else None
+)
 if way == "recipe":
     data = names["Data"](Rows(SIZE), int(batch_size))
     data.val_dataloader = lambda: validation
     trainer(reload_dataloaders_every_n_epochs=1).fit(Model(), datamodule=data, ckpt_path=latest)
 else:
     sampler = DistributedSampler(Rows(SIZE), RANKS, RANK)
-    loader = DataLoader(Rows(SIZE), int(batch_size), sampler=sampler, num_workers=2, worker_method="thread")
+    loader = DataLoader(
+        Rows(SIZE), int(batch_size), sampler=sampler, num_workers=2, worker_method="thread"
+    )
     trainer().fit(Model(), loader, validation, ckpt_path=latest)
 (Path(folder) / f"{stage}-{RANK}.json").write_text(json.dumps(records))

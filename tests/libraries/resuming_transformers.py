@@ -1,8 +1,10 @@
-"""Rank of a job that trains with transformers' Trainer until it stops, or goes on from an earlier job's checkpoint.
+"""Rank of a job that trains with transformers' Trainer until it stops, or goes on from an earlier
+job's checkpoint.
 
     torchrun ... resuming_transformers.py FOLDER STAGE BATCH_SIZE STEPS
 
-The job ends after STEPS steps of epoch 1; 0: it trains the epochs 1 and 2. Our class is in the place of torch's.
+The job ends after STEPS steps of epoch 1; 0: it trains the epochs 1 and 2. Our class is in the
+place of torch's.
 """
 
 import json
@@ -40,7 +42,9 @@ class Stop(TrainerCallback):
 
     def on_step_end(self, args, state, control, **more):
         in_epoch = state.global_step % (state.max_steps // 3)
-        control.should_save = control.should_training_stop = state.epoch > 1 and in_epoch == int(steps)
+        control.should_save = control.should_training_stop = state.epoch > 1 and in_epoch == int(
+            steps
+        )
 
 
 arguments = TrainingArguments(

@@ -2,8 +2,8 @@
 
     ./twins exec gil python tests/libraries/run.py [LIBRARY ...]
 
-Each library, named at the head of its file (PEP 723), is installed into a temporary folder, whose packages come
-before the twin's.
+Each library, named at the head of its file (PEP 723), is installed into a temporary folder, whose
+packages come before the twin's.
 """
 
 import importlib.metadata
@@ -24,10 +24,20 @@ HERE = Path(__file__).parent
 
 
 def install_for(file: Path, folder: Path, cache: Path, interruption: Interruption) -> list[str]:
-    """Install what *file* names and the twin lacks into *folder*; return its NAME==VERSION. Raises OverlayError."""
+    """Install what *file* names and the twin lacks into *folder*; return its NAME==VERSION. Raises
+    OverlayError.
+    """
     installed = {normalise(each.name): each.version for each in importlib.metadata.distributions()}
     wanted = dependencies(file.read_text())
-    return install(folder, sys.executable, wanted, installed, cache, interruption, without_wheels=WITHOUT_WHEELS)
+    return install(
+        folder,
+        sys.executable,
+        wanted,
+        installed,
+        cache,
+        interruption,
+        without_wheels=WITHOUT_WHEELS,
+    )
 
 
 def run(file: Path, work: Path, cache: Path, interruption: Interruption) -> int:
@@ -42,13 +52,25 @@ def run(file: Path, work: Path, cache: Path, interruption: Interruption) -> int:
         return 1
     print(f"\n== {library}: {' '.join(pins) or 'in the twin'}", flush=True)
     paths = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE), "-k", file.stem]
-    return subprocess.run(command, cwd=HERE.parents[1], env={**os.environ, "PYTHONPATH": paths}).returncode
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        str(HERE),
+        "-k",
+        file.stem,
+    ]
+    return subprocess.run(
+        command, cwd=HERE.parents[1], env={**os.environ, "PYTHONPATH": paths}
+    ).returncode
 
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ft-twins"
-# What has no wheels for free-threaded builds: PyYAML builds without a compiler, and without hf-xet there are
-# only no downloads.
+# What has no wheels for free-threaded builds: PyYAML builds without a compiler, and without hf-xet
+# there are only no downloads.
 WITHOUT_WHEELS = WithoutWheels()
 if sysconfig.get_config_var("Py_GIL_DISABLED"):
     WITHOUT_WHEELS = WithoutWheels(build=("pyyaml",), never=("hf-xet",))
@@ -56,5 +78,7 @@ if sysconfig.get_config_var("Py_GIL_DISABLED"):
 
 if __name__ == "__main__":
     with Interruption() as interruption, tempfile.TemporaryDirectory() as work:
-        files = [HERE / f"with_{name}.py" for name in sys.argv[1:]] or sorted(HERE.glob("with_*.py"))
+        files = [HERE / f"with_{name}.py" for name in sys.argv[1:]] or sorted(
+            HERE.glob("with_*.py")
+        )
         sys.exit(max(run(file, Path(work), CACHE, interruption) for file in files))

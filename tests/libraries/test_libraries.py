@@ -1,4 +1,5 @@
-"""Other people's code, unchanged, with our class in torch's place: it gives what it gives with torch's.
+"""Other people's code, unchanged, with our class in torch's place: it gives what it gives with
+torch's.
 
 Each file with_LIBRARY.py is a handful of small programs. The twins have few of the libraries:
 `./twins exec gil python tests/libraries/run.py` runs the files of the others.
@@ -29,10 +30,16 @@ PROGRAMS = [
 
 @functools.cache
 def outcomes(file):
-    """Run all programs of a file with each class; return {class: {program: (kinds of iterators, result)}}."""
+    """Run all programs of a file with each class; return {class: {program: (kinds of iterators,
+    result)}}.
+    """
     environment = {**os.environ, "PYTHONPATH": importable()}
     done = completed([sys.executable, HERE / "in_place.py", file], 0, env=environment, timeout=280)
-    lines = [line.split(" ", 1) for line in done.stdout.splitlines() if re.match(r"(torch|thread|auto|tuned) \{", line)]
+    lines = [
+        line.split(" ", 1)
+        for line in done.stdout.splitlines()
+        if re.match(r"(torch|thread|auto|tuned) \{", line)
+    ]
     return {loader: json.loads(found) for loader, found in lines}
 
 
@@ -50,4 +57,6 @@ def test_as_with_torchs_class(file, program, loader):
     assert ours == torchs
     threads = loader != "auto" or not sys._is_gil_enabled()
     assert "process" in torch_kinds
-    assert kinds == sorted("thread" if kind == "process" and threads else kind for kind in torch_kinds)
+    assert kinds == sorted(
+        "thread" if kind == "process" and threads else kind for kind in torch_kinds
+    )

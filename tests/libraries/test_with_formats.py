@@ -1,4 +1,5 @@
-"""The audit of a dataset that holds objects of libraries which read files. The twins have none of the libraries:
+"""The audit of a dataset that holds objects of libraries which read files. The twins have none of
+the libraries:
 
 `./twins exec gil python tests/libraries/run.py formats` installs them and runs this file.
 """
@@ -18,6 +19,10 @@ NAMES = [name for name in vars(with_formats) if name.startswith("of_")]
 def test_an_audit_of_a_dataset_that_holds_objects_of_a_library(tmp_path, name):
     objects = getattr(with_formats, name)(tmp_path)
     classes = sum(objects_of([name.removeprefix("of_")]).values(), [])
-    report = audit(Holds({"objects": objects, "classes": classes}), samples=1000, threads=2, seconds=0.2)
+    report = audit(
+        Holds({"objects": objects, "classes": classes}), samples=1000, threads=2, seconds=0.2
+    )
     assert report.tried
-    assert not {finding.kind for finding in report.findings} & {"exception", "hang", "crash"}, str(report)
+    assert not {finding.kind for finding in report.findings} & {"exception", "hang", "crash"}, str(
+        report
+    )

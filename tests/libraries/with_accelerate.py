@@ -1,7 +1,9 @@
 # /// script
 # dependencies = ["accelerate==1.15.0"]
 # ///
-"""Accelerate: `prepare`, which puts a loader of its own around each loader, and going on in the middle of an epoch."""
+"""Accelerate: `prepare`, which puts a loader of its own around each loader, and going on in the
+middle of an epoch.
+"""
 
 import torch
 from accelerate import Accelerator, DataLoaderConfiguration, skip_first_batches
@@ -42,7 +44,9 @@ def program_prepare(folder):
 
 def program_seedable_sampler(folder):
     set_seed(2)
-    accelerator, loader = prepared(shuffle=True, configuration=DataLoaderConfiguration(use_seedable_sampler=True))
+    accelerator, loader = prepared(
+        shuffle=True, configuration=DataLoaderConfiguration(use_seedable_sampler=True)
+    )
     found = []
     for epoch in range(3):
         loader.set_epoch(epoch)
@@ -53,7 +57,10 @@ def program_seedable_sampler(folder):
 def program_skip_first_batches(folder):
     set_seed(3)
     accelerator, loader = prepared(shuffle=True)
-    return [indices(skip_first_batches(loader, 3)), indices(accelerator.skip_first_batches(loader, 2))]
+    return [
+        indices(skip_first_batches(loader, 3)),
+        indices(accelerator.skip_first_batches(loader, 2)),
+    ]
 
 
 def program_iterable(folder):
@@ -68,7 +75,9 @@ def program_dispatched(folder):
 
 def program_gather_for_metrics(folder):
     accelerator, loader = prepared(shuffle=False, persistent_workers=True)
-    return [accelerator.gather_for_metrics(batch["row"]).tolist() for _ in range(2) for batch in loader]
+    return [
+        accelerator.gather_for_metrics(batch["row"]).tolist() for _ in range(2) for batch in loader
+    ]
 
 
 def program_training(folder):

@@ -29,8 +29,19 @@ def of_pyarrow(folder):
     parquet = pytest.importorskip("pyarrow.parquet")
     table = pyarrow.table({"x": [1, 2, 3], "y": ["a", "b", None]})
     parquet.write_table(table, folder / "a.parquet")
-    pieces = [table, table["x"], table.schema, table.to_batches()[0], pyarrow.array([1])[0], pyarrow.array([[1], None])]
-    return [*pieces, parquet.ParquetFile(folder / "a.parquet"), pyarrow.memory_map(str(folder / "a.parquet"))]
+    pieces = [
+        table,
+        table["x"],
+        table.schema,
+        table.to_batches()[0],
+        pyarrow.array([1])[0],
+        pyarrow.array([[1], None]),
+    ]
+    return [
+        *pieces,
+        parquet.ParquetFile(folder / "a.parquet"),
+        pyarrow.memory_map(str(folder / "a.parquet")),
+    ]
 
 
 def of_pandas(folder):
@@ -38,7 +49,15 @@ def of_pandas(folder):
     frame = pandas.DataFrame(
         {"x": [1.0, 2.0], "y": ["a", "b"], "when": pandas.to_datetime(["2020-01-01", "2020-01-02"])}
     )
-    return [frame, frame["x"], frame.index, frame.groupby("y"), frame.iloc, frame["y"].astype("category"), pandas.NA]
+    return [
+        frame,
+        frame["x"],
+        frame.index,
+        frame.groupby("y"),
+        frame.iloc,
+        frame["y"].astype("category"),
+        pandas.NA,
+    ]
 
 
 def of_soundfile(folder):

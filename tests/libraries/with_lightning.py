@@ -1,7 +1,9 @@
 # /// script
 # dependencies = ["lightning==2.6.6"]
 # ///
-"""Lightning: the Trainer and Fabric, which rebuild loaders with other samplers from their arguments."""
+"""Lightning: the Trainer and Fabric, which rebuild loaders with other samplers from their
+arguments.
+"""
 
 import warnings
 
@@ -80,7 +82,9 @@ def program_stop_and_go_on(folder):
 def program_limited_batches(folder):
     lightning.seed_everything(9, workers=True)
     model = Model()
-    trainer(folder, max_epochs=3, limit_train_batches=2, overfit_batches=0).fit(model, loader(shuffle=True))
+    trainer(folder, max_epochs=3, limit_train_batches=2, overfit_batches=0).fit(
+        model, loader(shuffle=True)
+    )
     return model.seen
 
 
@@ -90,7 +94,9 @@ def program_predict(folder):
 
 
 def program_combined_loader(folder):
-    combined = CombinedLoader({"a": loader(), "b": DataLoader(Rows(), batch_size=6, num_workers=2)}, "max_size_cycle")
+    combined = CombinedLoader(
+        {"a": loader(), "b": DataLoader(Rows(), batch_size=6, num_workers=2)}, "max_size_cycle"
+    )
     return [{key: batch[key][0][:, 0].tolist() for key in batch} for batch, _, _ in combined]
 
 

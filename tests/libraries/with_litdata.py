@@ -1,8 +1,8 @@
 # /// script
 # dependencies = ["litdata==0.2.76", "torch==2.10.0"]
 # ///
-"""litdata: chunks on the local disk, with torch's class. (litdata's own StreamingDataLoader makes its
-worker processes itself, whatever class it is a subclass of.)"""
+"""litdata: chunks on the local disk, with torch's class. (litdata's own StreamingDataLoader makes
+its worker processes itself, whatever class it is a subclass of.)"""
 
 import os
 
@@ -28,7 +28,9 @@ def indices(loader):
 
 
 def program_dataset(folder):
-    loader = DataLoader(StreamingDataset(chunks(folder), shuffle=False), batch_size=4, num_workers=2)
+    loader = DataLoader(
+        StreamingDataset(chunks(folder), shuffle=False), batch_size=4, num_workers=2
+    )
     return [indices(loader), indices(loader)]
 
 

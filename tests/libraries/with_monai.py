@@ -7,7 +7,14 @@ import copy
 
 import numpy as np
 import torch
-from monai.data import CacheDataset, DataLoader, Dataset, IterableDataset, PersistentDataset, list_data_collate
+from monai.data import (
+    CacheDataset,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    PersistentDataset,
+    list_data_collate,
+)
 from monai.transforms import (
     Compose,
     EnsureChannelFirstd,
@@ -26,7 +33,9 @@ def files(folder):
         image = np.random.default_rng(number).random((12, 10), np.float32)
         np.save(folder / f"{number}.npy", image)
         np.save(folder / f"{number}-label.npy", (image > 0.5).astype(np.float32))
-        found.append({"image": str(folder / f"{number}.npy"), "label": str(folder / f"{number}-label.npy")})
+        found.append(
+            {"image": str(folder / f"{number}.npy"), "label": str(folder / f"{number}-label.npy")}
+        )
     return found
 
 
@@ -40,7 +49,10 @@ STEPS = [
 
 
 def sums(batches):
-    return [[[batch[key].sum(dtype=torch.float64).item(), list(batch[key].shape)] for key in BOTH] for batch in batches]
+    return [
+        [[batch[key].sum(dtype=torch.float64).item(), list(batch[key].shape)] for key in BOTH]
+        for batch in batches
+    ]
 
 
 def program_dataset(folder):
@@ -65,7 +77,9 @@ def program_iterable(folder):
 
 
 class WithOwnTransform(Dataset):
-    """Dataset with a random transform that keeps its draws in attributes, which threads would share."""
+    """Dataset with a random transform that keeps its draws in attributes, which threads would
+    share.
+    """
 
     def _transform(self, index):
         transform = copy.deepcopy(self.transform)

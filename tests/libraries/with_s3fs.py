@@ -32,7 +32,13 @@ def bucket(count):
         put(client, range(count))
         yield (
             client,
-            UrlSource("s3://data/samples", endpoint_url=f"http://{host}:{port}", key="k", secret="s", timeout=20),
+            UrlSource(
+                "s3://data/samples",
+                endpoint_url=f"http://{host}:{port}",
+                key="k",
+                secret="s",
+                timeout=20,
+            ),
         )
     finally:
         server.stop()
@@ -48,7 +54,9 @@ def content(number):
 
 
 def loaded(cache):
-    return sorted(sample for batch in DataLoader(cache, batch_size=7, num_workers=2) for sample in batch)
+    return sorted(
+        sample for batch in DataLoader(cache, batch_size=7, num_workers=2) for sample in batch
+    )
 
 
 def program_bucket_that_grows(folder):
@@ -56,7 +64,9 @@ def program_bucket_that_grows(folder):
     with bucket(40) as (client, source):
         for count in 40, 50:
             put(client, range(count))
-            with GrowingCache(source, folder, 4e6, fetchers=4, min_samples=count, decode=bytes.hex) as cache:
+            with GrowingCache(
+                source, folder, 4e6, fetchers=4, min_samples=count, decode=bytes.hex
+            ) as cache:
                 cache.set_epoch(0)
                 assert loaded(cache) == [content(number).hex() for number in range(count)]
                 fetched.append(cache.statistics().fetched)
@@ -64,7 +74,9 @@ def program_bucket_that_grows(folder):
 
 
 def region_of_another_bucket():
-    """Read a bucket of another region, whose address is AWS's as far as the source knows. Return obstore's region."""
+    """Read a bucket of another region, whose address is AWS's as far as the source knows. Return
+    obstore's region.
+    """
     with bucket(0) as (client, source):
         elsewhere = {"LocationConstraint": "eu-west-1"}
         client.create_bucket(Bucket="elsewhere", CreateBucketConfiguration=elsewhere)
@@ -96,7 +108,12 @@ def program_keys_of_any_kind(folder):
         for options in {}, {"requester_pays": True}:
             source = UrlSource("s3://data/odd", **source._options, **options)
             with GrowingCache(
-                source, folder / str(len(options)), 4e6, fetchers=1, min_samples=len(keys), decode=bytes.hex
+                source,
+                folder / str(len(options)),
+                4e6,
+                fetchers=1,
+                min_samples=len(keys),
+                decode=bytes.hex,
             ) as cache:
                 cache.set_epoch(0)
                 found.append(loaded(cache))
@@ -112,7 +129,10 @@ def program_keys_of_any_kind(folder):
                 found.append(str(error))
         source.close()
     assert region_of_another_bucket() == "eu-west-1"
-    assert found[0] == found[1] == sorted(content(number).hex() for number in range(len(keys))) and len(found) == 3
+    assert (
+        found[0] == found[1] == sorted(content(number).hex() for number in range(len(keys)))
+        and len(found) == 3
+    )
     return found
 
 
@@ -121,7 +141,9 @@ RIGHT = f"HTTP/1.1 200 OK\r\n{HEADERS}Connection: close\r\nContent-Length: 5\r\n
 
 
 class Hostile(socketserver.BaseRequestHandler):
-    """Handler that answers the first request correctly, and each later one with ``server.answer``."""
+    """Handler that answers the first request correctly, and each later one with
+    ``server.answer``.
+    """
 
     def handle(self):
         self.request.recv(1 << 16)
@@ -134,20 +156,30 @@ class Hostile(socketserver.BaseRequestHandler):
 
 
 def errors_from_hostile_servers():
-    """Return the errors for endless, too large and trickling answers, and for a redirect out of the web."""
+    """Return the errors for endless, too large and trickling answers, and for a redirect out of the
+    web.
+    """
     found = []
     for answer, more, error in (
         (f"HTTP/1.1 200 OK\r\n{HEADERS}Transfer-Encoding: chunked\r\n\r\n", 1 << 20, OSError),
         (f"HTTP/1.1 200 OK\r\n{HEADERS}Content-Length: {1 << 62}\r\n\r\n", 1 << 20, OSError),
         (f"HTTP/1.1 200 OK\r\n{HEADERS}Content-Length: 1000000\r\n\r\n", 1, TimeoutError),
         ("HTTP/1.1 200 OK\r\nServer: ", 1, TimeoutError),
-        ("HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\n\r\n", 0, OSError),
+        (
+            "HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\n\r\n",
+            0,
+            OSError,
+        ),
     ):
         with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Hostile) as server:
             server.daemon_threads, server.block_on_close = True, False
             server.answer, server.more, server.answered = answer, more, False
             threading.Thread(target=server.serve_forever, daemon=True).start()
-            address = {"endpoint_url": f"http://127.0.0.1:{server.server_address[1]}", "key": "k", "secret": "s"}
+            address = {
+                "endpoint_url": f"http://127.0.0.1:{server.server_address[1]}",
+                "key": "k",
+                "secret": "s",
+            }
             source = UrlSource("s3://data", keys=["x"], timeout=1, largest=2_000_000, **address)
             assert source.read("x") == b"right"
             began = time.monotonic()
@@ -174,7 +206,11 @@ def program_what_fails(folder):
                 cache.set_epoch(0)
             except CacheError as error:
                 found.append(str(error))
-    once = {"config_kwargs": {"retries": {"max_attempts": 0}, "connect_timeout": 5}, "key": "k", "secret": "s"}
+    once = {
+        "config_kwargs": {"retries": {"max_attempts": 0}, "connect_timeout": 5},
+        "key": "k",
+        "secret": "s",
+    }
     away = UrlSource("s3://data", endpoint_url="http://127.0.0.1:9", **once)
     with GrowingCache(away, folder / "away", 4e6, retries=1) as cache:
         try:
@@ -186,13 +222,11 @@ def program_what_fails(folder):
     return found + errors_from_hostile_servers()
 
 
-LISTING = (
-    """<?xml version="1.0"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{}</ListBucketResult>"""
+LISTING = """<?xml version="1.0"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{}</ListBucketResult>"""
+ENTRY = "<Contents><Key>samples/{:03}</Key><Size>{}</Size><LastModified>2026-11-25T09:00:00.000Z</LastModified></Contents>"
+ERROR = (
+    """<?xml version="1.0"?><Error><Code>{}</Code><Message>as the test wants it</Message></Error>"""
 )
-ENTRY = (
-    "<Contents><Key>samples/{:03}</Key><Size>{}</Size><LastModified>2026-11-25T09:00:00.000Z</LastModified></Contents>"
-)
-ERROR = """<?xml version="1.0"?><Error><Code>{}</Code><Message>as the test wants it</Message></Error>"""
 RIGHT_ALWAYS = "", 0, False
 CODES = {401: "InvalidToken", 403: "AccessDenied", 404: "NoSuchBucket", 429: "TooManyRequests"} | {
     500: "InternalError",
@@ -201,7 +235,9 @@ CODES = {401: "InvalidToken", 403: "AccessDenied", 404: "NoSuchBucket", 429: "To
 
 
 class Objects(http.server.BaseHTTPRequestHandler):
-    """Handler of a bucket with three objects. ``server.failing`` has the path that fails, and the answer's status."""
+    """Handler of a bucket with three objects. ``server.failing`` has the path that fails, and the
+    answer's status.
+    """
 
     def do_HEAD(self):
         self.do_GET()
@@ -212,7 +248,12 @@ class Objects(http.server.BaseHTTPRequestHandler):
         if path.rstrip("/") == failing:
             body = ERROR.format(CODES[status]).encode() if with_text else b""
         elif query.startswith("list-type=2"):
-            status, body = 200, LISTING.format("".join(ENTRY.format(n, len(content(n))) for n in range(3))).encode()
+            status, body = (
+                200,
+                LISTING.format(
+                    "".join(ENTRY.format(n, len(content(n))) for n in range(3))
+                ).encode(),
+            )
         else:
             status, body = 200, content(int(path[-3:]))
         self.send_response(status)
@@ -250,12 +291,20 @@ def program_a_bucket_that_fails(folder):
     found = []
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Objects) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = {"endpoint_url": f"http://127.0.0.1:{server.server_address[1]}", "key": "k", "secret": "s"}
-        for number, (status, with_text) in enumerate((status, text) for status in CODES for text in (True, False)):
+        address = {
+            "endpoint_url": f"http://127.0.0.1:{server.server_address[1]}",
+            "key": "k",
+            "secret": "s",
+        }
+        for number, (status, with_text) in enumerate(
+            (status, text) for status in CODES for text in (True, False)
+        ):
             reason = "as the test wants it" if with_text else http.HTTPStatus(status).phrase
             listing, place = ("/data", status, with_text), folder / str(number)
             server.failing = listing
-            with GrowingCache(UrlSource("s3://data/samples", **address), place / "a", 4e6, retries=1) as cache:
+            with GrowingCache(
+                UrlSource("s3://data/samples", **address), place / "a", 4e6, retries=1
+            ) as cache:
                 first = told(cache, 0)
             assert "fetching fails" in first and reason in first, (status, first)
             server.failing = RIGHT_ALWAYS

@@ -9,7 +9,9 @@ from torch.utils.data import DataLoader
 
 
 def shards(folder):
-    with MDSWriter(out=str(folder / "mds"), columns={"index": "int", "row": "ndarray"}, size_limit=2000) as writer:
+    with MDSWriter(
+        out=str(folder / "mds"), columns={"index": "int", "row": "ndarray"}, size_limit=2000
+    ) as writer:
         for index in range(80):
             writer.write({"index": index, "row": np.full(20, index, np.float32)})
     return str(folder / "mds")

@@ -26,10 +26,18 @@ def as_bytes(data):
 
 def program_tfrecords(folder):
     with GrowingCache(
-        Numbered(), folder / "cache", 4e6, fetchers=1, min_samples=60, format="tfrecord", decode=as_bytes
+        Numbered(),
+        folder / "cache",
+        4e6,
+        fetchers=1,
+        min_samples=60,
+        format="tfrecord",
+        decode=as_bytes,
     ) as cache:
         cache.set_epoch(0)
-        read = [sample for batch in DataLoader(cache, batch_size=7, num_workers=2) for sample in batch]
+        read = [
+            sample for batch in DataLoader(cache, batch_size=7, num_workers=2) for sample in batch
+        ]
         import tensorflow as tf  # after the fork of worker processes
 
         records = tf.data.TFRecordDataset(cache.files(), num_parallel_reads=1)

@@ -1,12 +1,18 @@
 # /// script
 # dependencies = ["torchdata==0.11.0"]
 # ///
-"""torchdata: samplers that keep their place, nodes in front of a loader, behind it and inside its workers."""
+"""torchdata: samplers that keep their place, nodes in front of a loader, behind it and inside its
+workers.
+"""
 
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
 from torchdata import nodes
-from torchdata.stateful_dataloader.sampler import BatchSampler, RandomSampler, StatefulDistributedSampler
+from torchdata.stateful_dataloader.sampler import (
+    BatchSampler,
+    RandomSampler,
+    StatefulDistributedSampler,
+)
 
 
 class Squares(Dataset):
@@ -47,7 +53,9 @@ def program_distributed_sampler(folder):
 
 def program_loader_as_source_of_nodes(folder):
     loader = DataLoader(Squares(), batch_size=4, num_workers=2)
-    node = nodes.Prefetcher(nodes.ParallelMapper(nodes.IterableWrapper(loader), map_fn=doubled, num_workers=2), 2)
+    node = nodes.Prefetcher(
+        nodes.ParallelMapper(nodes.IterableWrapper(loader), map_fn=doubled, num_workers=2), 2
+    )
     return [plain(nodes.Loader(node)), plain(nodes.Loader(node))]
 
 

@@ -20,7 +20,10 @@ def images(folder):
 
 
 def sums(batches):
-    return [[images.sum(dtype=torch.float64).item(), list(images.shape), labels.tolist()] for images, labels in batches]
+    return [
+        [images.sum(dtype=torch.float64).item(), list(images.shape), labels.tolist()]
+        for images, labels in batches
+    ]
 
 
 def program_image_folder(folder):
@@ -31,19 +34,32 @@ def program_image_folder(folder):
         transforms.Normalize([0.5], [0.2]),
     ]
     dataset = datasets.ImageFolder(images(folder), transforms.Compose(steps))
-    loader = DataLoader(dataset, batch_size=4, shuffle=True, num_workers=2, generator=torch.Generator().manual_seed(1))
+    loader = DataLoader(
+        dataset,
+        batch_size=4,
+        shuffle=True,
+        num_workers=2,
+        generator=torch.Generator().manual_seed(1),
+    )
     return [sums(loader), sums(loader)]
 
 
 def program_v2(folder):
     steps = [v2.ToImage(), v2.Resize(24), v2.CenterCrop(20), v2.ToDtype(torch.float32, scale=True)]
-    return sums(DataLoader(datasets.ImageFolder(images(folder), v2.Compose(steps)), batch_size=4, num_workers=2))
+    return sums(
+        DataLoader(
+            datasets.ImageFolder(images(folder), v2.Compose(steps)), batch_size=4, num_workers=2
+        )
+    )
 
 
 def program_random_transforms(folder):
-    # The numbers are those of the global generators: which ones a sample gets depends on the workers.
+    # The numbers are those of the global generators: which ones a sample gets depends on the
+    # workers.
     steps = [v2.ToImage(), v2.RandomResizedCrop(16), v2.RandomHorizontalFlip(), v2.ColorJitter(0.5)]
-    loader = DataLoader(datasets.ImageFolder(images(folder), v2.Compose(steps)), batch_size=4, num_workers=2)
+    loader = DataLoader(
+        datasets.ImageFolder(images(folder), v2.Compose(steps)), batch_size=4, num_workers=2
+    )
     first, second = (list(loader) for _ in range(2))
     differ = [not torch.equal(a, b) for (a, _), (b, _) in zip(first, second)]
     return [[list(pixels.shape), labels.tolist()] for pixels, labels in first] + [differ]
@@ -68,6 +84,13 @@ def program_image_and_mask(folder):
 
 def program_batch_transforms(folder):
     mix = v2.MixUp(num_classes=3)
-    dataset = datasets.ImageFolder(images(folder), v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]))
-    loader = DataLoader(dataset, batch_size=4, num_workers=2, collate_fn=lambda samples: mix(*default_collate(samples)))
+    dataset = datasets.ImageFolder(
+        images(folder), v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
+    )
+    loader = DataLoader(
+        dataset,
+        batch_size=4,
+        num_workers=2,
+        collate_fn=lambda samples: mix(*default_collate(samples)),
+    )
     return [[list(pixels.shape), labels.sum().item() > 3.99] for pixels, labels in loader]

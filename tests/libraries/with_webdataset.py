@@ -14,13 +14,22 @@ def shards(folder):
     for number in range(4):
         with wds.TarWriter(str(folder / f"{number}.tar")) as tar:
             for key in range(number * 10, number * 10 + 10):
-                tar.write({"__key__": f"{key:03}", "png": picture(key), "cls": key, "json": {"name": f"sample {key}"}})
+                tar.write(
+                    {
+                        "__key__": f"{key:03}",
+                        "png": picture(key),
+                        "cls": key,
+                        "json": {"name": f"sample {key}"},
+                    }
+                )
     return str(folder / "{0..3}.tar")
 
 
 def picture(seed):
     file = io.BytesIO()
-    Image.fromarray(np.random.default_rng(seed).integers(0, 256, (8, 6, 3), np.uint8)).save(file, "png")
+    Image.fromarray(np.random.default_rng(seed).integers(0, 256, (8, 6, 3), np.uint8)).save(
+        file, "png"
+    )
     return file.getvalue()
 
 
@@ -50,12 +59,18 @@ def program_shuffled(folder):
 
 def program_shuffled_shards_in_order(folder):
     dataset = wds.WebDataset(shards(folder), shardshuffle=4, detshuffle=True, seed=5)
-    loader = wds.WebLoader(dataset.decode().to_tuple("cls"), batch_size=4, num_workers=2, persistent_workers=True)
+    loader = wds.WebLoader(
+        dataset.decode().to_tuple("cls"), batch_size=4, num_workers=2, persistent_workers=True
+    )
     return [plain(loader) for _ in range(3)]
 
 
 def program_fluid_loader(folder):
-    dataset = wds.WebDataset(shards(folder), shardshuffle=False).decode("rgb").to_tuple("png", "cls", "json")
+    dataset = (
+        wds.WebDataset(shards(folder), shardshuffle=False)
+        .decode("rgb")
+        .to_tuple("png", "cls", "json")
+    )
     loader = wds.WebLoader(dataset.map(pixels).batched(5), batch_size=None, num_workers=2)
     loader = loader.unbatched().batched(7).with_epoch(3)
     return [plain(loader), plain(loader)]

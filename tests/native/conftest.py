@@ -17,10 +17,14 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ft-t
 
 @pytest.fixture
 def twins(shell_environment):
-    """Run `./twins ARGUMENT ...` to its end, which has to have the exit status *status* if that is given."""
+    """Run `./twins ARGUMENT ...` to its end, which has to have the exit status *status* if that is
+    given.
+    """
 
     def run(*arguments, status=None, **variables):
-        return completed([CHECKOUT / "twins", *arguments], status, env={**shell_environment, **variables})
+        return completed(
+            [CHECKOUT / "twins", *arguments], status, env={**shell_environment, **variables}
+        )
 
     return run
 
@@ -35,7 +39,9 @@ def start_twins(shell_environment):
     """Start `./twins ARGUMENT ...` and return the process, which is ended after the test."""
     with programs_to_end() as start:
         yield lambda *arguments, **variables: start(
-            [CHECKOUT / "twins", *arguments], env={**shell_environment, **variables}, stderr=subprocess.STDOUT
+            [CHECKOUT / "twins", *arguments],
+            env={**shell_environment, **variables},
+            stderr=subprocess.STDOUT,
         )
 
 
@@ -49,8 +55,8 @@ def cache():
 
 @pytest.fixture
 def new_cache(cache):
-    """A cache (for XDG_CACHE_HOME) without interpreters and environments. It has the source and the CUDA libraries of
-    the real cache, so that a build starts with the compiler."""
+    """A cache (for XDG_CACHE_HOME) without interpreters and environments. It has the source and the
+    CUDA libraries of the real cache, so that a build starts with the compiler."""
     base = Path(tempfile.mkdtemp(prefix="ft-twins-test-", dir=cache.parent))
     directory = base / "ft-twins"
     directory.mkdir()
@@ -66,5 +72,8 @@ def build_cache(new_cache):
     needed = len(TWINS) * (NEEDED_GB["environment"] + NEEDED_GB["interpreter"])
     free = shutil.disk_usage(new_cache).free / 1e9
     if free < needed:
-        pytest.skip(f"a build wants {needed:.0f} GB of disk, and {free:.1f} GB are free in {new_cache.parent}")
+        pytest.skip(
+            f"a build wants {needed:.0f} GB of disk, and {free:.1f} GB are free in "
+            f"{new_cache.parent}"
+        )
     return new_cache

@@ -36,14 +36,18 @@ def left_over(directory):
     """Return the processes that work for a build in `directory`."""
     found = []
     for process in psutil.process_iter(["cmdline", "cwd"]):
-        if str(directory) in " ".join(process.info["cmdline"] or []) + " " + (process.info["cwd"] or ""):
+        if str(directory) in " ".join(process.info["cmdline"] or []) + " " + (
+            process.info["cwd"] or ""
+        ):
             found.append(process)
     return found
 
 
 def finished_builds(base):
     return [
-        path for name in ("interpreters", "environments") for path in (base / "ft-twins" / name).glob("*/finished.json")
+        path
+        for name in ("interpreters", "environments")
+        for path in (base / "ft-twins" / name).glob("*/finished.json")
     ]
 
 
@@ -97,7 +101,11 @@ def test_a_source_fetched_again_leaves_what_is_built_of_it(twins, cache, new_cac
 def test_an_interrupted_optimised_build_is_none(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     plan = build.Plan(pgo=True)
-    interpreter = plan.root / "interpreters" / plan.interpreter("ft").name.replace("unknown", f"{build.series()}.0")
+    interpreter = (
+        plan.root
+        / "interpreters"
+        / plan.interpreter("ft").name.replace("unknown", f"{build.series()}.0")
+    )
     store.start(interpreter)
     assert not plan.optimised_before({"ft"})  # else ten minutes of building where three would do
     store.finish(interpreter, {})
@@ -130,7 +138,12 @@ def test_twins_are_found_when_the_build_installed_the_compiler(monkeypatch, tmp_
 def test_a_copied_cache_needs_no_compiler(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     built = build.Plan(pgo=False).interpreter("ft")
-    real = tmp_path / "ft-twins" / "interpreters" / built.name.replace("unknown", f"{build.series()}.5-2+deb13u5")
+    real = (
+        tmp_path
+        / "ft-twins"
+        / "interpreters"
+        / built.name.replace("unknown", f"{build.series()}.5-2+deb13u5")
+    )
     store.start(real)
     store.finish(real, {})
     without_compiler(monkeypatch, tmp_path)
@@ -143,8 +156,8 @@ def test_killed_parent_keeps_others_out_while_its_build_runs(start_build, build_
     time.sleep(1)
     first.kill()
     first.wait()
-    # Each step of the build has a process group. Killing groups also reaches processes that a step starts just now, and
-    # spares those of the second build.
+    # Each step of the build has a process group. Killing groups also reaches processes that a step
+    # starts just now, and spares those of the second build.
     groups = set()
     for orphan in left_over(build_cache):
         with contextlib.suppress(ProcessLookupError):
@@ -177,13 +190,23 @@ def test_failed_download_says_why_and_leaves_nothing(twins, build_cache):
 
 def test_series_that_the_suite_lacks_names_suites_to_try(twins, build_cache):
     (build_cache / "ft-twins" / "source").unlink()
-    done = twins("setup", XDG_CACHE_HOME=str(build_cache), PYTHON_SERIES="3.14", PYTHON_SUITE="trixie", status=1)
+    done = twins(
+        "setup",
+        XDG_CACHE_HOME=str(build_cache),
+        PYTHON_SERIES="3.14",
+        PYTHON_SUITE="trixie",
+        status=1,
+    )
     assert "PYTHON_SUITE=forky" in done.stderr
 
 
 def test_compiler_error_is_shown_and_leaves_nothing(twins, build_cache):
     done = twins("setup", "--no-pgo", XDG_CACHE_HOME=str(build_cache), CC="false", status=1)
-    assert "failed" in done.stderr and "log" in done.stderr and "C compiler cannot create executables" in done.stderr
+    assert (
+        "failed" in done.stderr
+        and "log" in done.stderr
+        and "C compiler cannot create executables" in done.stderr
+    )
     assert not finished_builds(build_cache)
     assert not left_over(build_cache)
 

@@ -1,4 +1,6 @@
-"""The hooks of .pre-commit-config.yaml, run like the first run of ./twins test: each finds its fault."""
+"""The hooks of .pre-commit-config.yaml, run like the first run of ./twins test: each finds its
+fault.
+"""
 
 import re
 import shutil
@@ -27,9 +29,16 @@ def test_every_hook_finds_its_fault(tmp_path):
         pytest.skip(reason)
     for name in (".pre-commit-config.yaml", "pyproject.toml"):
         shutil.copy(CHECKOUT / name, tmp_path)
-    for folder in ("native", "runtime/ftrun", "loader/ftloader", "bench/ftbench", "safety/ftsafety"):
+    for folder in (
+        "native",
+        "runtime/ftrun",
+        "loader/ftloader",
+        "bench/ftbench",
+        "safety/ftsafety",
+    ):
         (tmp_path / folder).mkdir(parents=True)
-        shutil.copy(CHECKOUT / folder / "__init__.py", tmp_path / folder)  # else mypy has nothing to look at
+        # else mypy has nothing to look at
+        shutil.copy(CHECKOUT / folder / "__init__.py", tmp_path / folder)
     for name, text in FAULTS.values():
         fault = tmp_path / name
         fault.parent.mkdir(exist_ok=True)
@@ -37,7 +46,9 @@ def test_every_hook_finds_its_fault(tmp_path):
         fault.chmod(0o755)
     for command in (["init", "--quiet"], ["add", "."]):
         subprocess.run(["git", *command], cwd=tmp_path, check=True)
-    done = completed(checks.command(build.twins()["gil"]), status=1, cwd=tmp_path, env=checks.variables())
+    done = completed(
+        checks.command(build.twins()["gil"]), status=1, cwd=tmp_path, env=checks.variables()
+    )
     for hook, (name, _) in FAULTS.items():
         said = re.search(rf"hook id: {hook}\n(.*?)(?=\n\S[^\n]*\.\.\.|\Z)", done.stdout, re.S)
         # ruff format and codespell name the line, or only that they changed a file.

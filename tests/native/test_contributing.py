@@ -1,4 +1,6 @@
-"""CONTRIBUTING.md: its examples, followed literally in a copy of the checkout, its paths and its versions."""
+"""CONTRIBUTING.md: its examples, followed literally in a copy of the checkout, its paths and its
+versions.
+"""
 
 import json
 import re
@@ -27,7 +29,9 @@ def copy(tmp_path):
 
 
 def changed(text, difference):
-    """Return `text` after a diff without line numbers. Its parts are separated by @@; each must fit in one place."""
+    """Return `text` after a diff without line numbers. Its parts are separated by @@; each must fit
+    in one place.
+    """
     for hunk in re.split(r"^@@\n", difference, flags=re.M):
         lines = hunk.splitlines(keepends=True)
         assert {line[0] for line in lines} == {" ", "+"}, hunk
@@ -89,10 +93,22 @@ def test_a_note_of_the_audit(cache, copy, run):
 @pytest.mark.slow
 def test_a_locked_package(copy, run, tmp_path):
     asked = completed(
-        [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", tmp_path / "asked", "einops"]
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--dest",
+            tmp_path / "asked",
+            "einops",
+        ]
     )
     if asked.returncode:
-        pytest.skip(f"no package index can be reached: {(asked.stderr.strip().splitlines() or ['?'])[-1]}")
+        pytest.skip(
+            f"no package index can be reached: {(asked.stderr.strip().splitlines() or ['?'])[-1]}"
+        )
     lock = copy / "docker" / "requirements.lock"
     before = pins(lock.read_text())
     (command,) = follow("A locked package", copy)
@@ -118,10 +134,15 @@ def test_the_versions_agree_and_the_changelog_has_them():
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
     version = project["version"]
     assert f"ftloader=={version}" in project["dependencies"]
-    assert tomllib.loads((CHECKOUT / "loader" / "pyproject.toml").read_text())["project"]["version"] == version
+    assert (
+        tomllib.loads((CHECKOUT / "loader" / "pyproject.toml").read_text())["project"]["version"]
+        == version
+    )
     code = (CHECKOUT / "loader" / "ftloader" / "__init__.py").read_text()
     assert re.findall(r'^__version__ = "(.*)"$', code, re.M) == [version]
-    assert f'org.opencontainers.image.version="{version}"' in (CHECKOUT / "Dockerfile.ft").read_text()
+    assert (
+        f'org.opencontainers.image.version="{version}"' in (CHECKOUT / "Dockerfile.ft").read_text()
+    )
     changelog = (CHECKOUT / "CHANGELOG.md").read_text()
     assert version in re.findall(r"^## \[(.+?)\]", changelog, re.M)
     towncrier = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["towncrier"]

@@ -1,4 +1,6 @@
-"""The distributions ftloader and ft-env, built and installed next to code that has modules of the same names."""
+"""The distributions ftloader and ft-env, built and installed next to code that has modules of the
+same names.
+"""
 
 import hashlib
 import subprocess
@@ -23,7 +25,9 @@ print(len(ftsafety.audit.audit(torch.arange(8).tolist(), seconds=0.2).findings),
 def build(tmp_path_factory, shell_environment):
     def build():
         out = tmp_path_factory.mktemp("distributions")
-        subprocess.run([CHECKOUT / "docker" / "build-distributions", out], env=shell_environment, check=True)
+        subprocess.run(
+            [CHECKOUT / "docker" / "build-distributions", out], env=shell_environment, check=True
+        )
         return out
 
     return build
@@ -37,7 +41,12 @@ def distributions(build):
 @pytest.mark.slow
 def test_both_have_an_sdist_and_a_wheel_and_nothing_is_left_in_the_checkout(distributions):
     names = sorted(path.name for path in distributions.iterdir())
-    assert [name.partition("-")[0] for name in names] == ["ft_env", "ft_env", "ftloader", "ftloader"]
+    assert [name.partition("-")[0] for name in names] == [
+        "ft_env",
+        "ft_env",
+        "ftloader",
+        "ftloader",
+    ]
     assert [name for name in names if name.endswith("-py3-none-any.whl")] == [names[0], names[2]]
     assert not list(CHECKOUT.glob("*.egg-info")) and not list(CHECKOUT.glob("*/*.egg-info"))
 
@@ -45,7 +54,10 @@ def test_both_have_an_sdist_and_a_wheel_and_nothing_is_left_in_the_checkout(dist
 @pytest.mark.slow
 def test_the_same_source_gives_the_same_wheels(distributions, build):
     def digests(directory):
-        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in directory.glob("*.whl")}
+        return {
+            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in directory.glob("*.whl")
+        }
 
     assert digests(build()) == digests(distributions)
 
@@ -65,7 +77,9 @@ def test_they_work_beside_a_job_with_a_loader_and_a_bench_of_its_own(
     own = tmp_path / "env" / "bin" / "python"
     options = ["--quiet", "--no-deps", "--disable-pip-version-check"]
     done = completed(
-        [own, "-m", "pip", "install", *options, *distributions.glob(kind)], env=shell_environment, status=0
+        [own, "-m", "pip", "install", *options, *distributions.glob(kind)],
+        env=shell_environment,
+        status=0,
     )
 
     job = tmp_path / "job"

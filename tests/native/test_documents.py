@@ -15,7 +15,9 @@ from tests.checkout import CHECKOUT
 from tests.markdown_files import code_blocks, markdown_files, without_code_blocks
 
 DOCUMENTS = markdown_files()
-each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(CHECKOUT)))
+each_document = pytest.mark.parametrize(
+    "document", DOCUMENTS, ids=lambda path: str(path.relative_to(CHECKOUT))
+)
 
 WEB = ("http://", "https://", "mailto:")
 # Paths on the reader's machine or in a container, in texts that are about those.
@@ -40,7 +42,9 @@ def anchors(text: str) -> set[str]:
 
 
 def paths_in_backticks(text: str) -> list[str]:
-    """Return the words in backticks that look like paths of the repository: a folder, a slash and maybe more."""
+    """Return the words in backticks that look like paths of the repository: a folder, a slash and
+    maybe more.
+    """
     # "New file `...`" in a guide is a file that the reader is to write.
     prose = re.sub(r"New file `[^`]+`", "", without_code_blocks(text))
     words = [word for code in re.findall(r"`([^`\n]+)`", prose) for word in code.split()]
@@ -51,14 +55,23 @@ def paths_in_backticks(text: str) -> list[str]:
         path = re.sub(r":\w+$", "", word).removeprefix("./")
         if re.fullmatch(r"\.?\w[\w.-]*/[\w./*-]*", path) and not path.startswith(ELSEWHERE):
             # A program or a folder, or anything in one of the repository's.
-            if path.endswith(("/", ".py", ".md", ".toml", ".yaml", ".yml")) or path.partition("/")[0] in folders:
+            if (
+                path.endswith(("/", ".py", ".md", ".toml", ".yaml", ".yml"))
+                or path.partition("/")[0] in folders
+            ):
                 found.append(path)
     return found
 
 
 def test_the_documents_are_found():
     names = {str(path.relative_to(CHECKOUT)) for path in DOCUMENTS}
-    assert {"README.md", "docs/README.md", "docs/loader.md", "loader/README.md", "repro/README.md"} <= names
+    assert {
+        "README.md",
+        "docs/README.md",
+        "docs/loader.md",
+        "loader/README.md",
+        "repro/README.md",
+    } <= names
 
 
 @pytest.mark.parametrize(("name", "lines"), [("README.md", 150), ("CONTRIBUTING.md", 215)])
@@ -86,8 +99,13 @@ def test_paths_in_backticks_exist(document):
 
 def test_the_index_has_every_document():
     docs = CHECKOUT / "docs"
-    linked = {(docs / link.partition("#")[0]).resolve() for link in links((docs / "README.md").read_text())}
-    missing = {path.name for path in docs.glob("*.md")} - {path.name for path in linked if path.parent == docs}
+    linked = {
+        (docs / link.partition("#")[0]).resolve()
+        for link in links((docs / "README.md").read_text())
+    }
+    missing = {path.name for path in docs.glob("*.md")} - {
+        path.name for path in linked if path.parent == docs
+    }
     assert missing <= {"README.md"}
 
 
@@ -118,7 +136,10 @@ def test_anchors_are_github_s(heading, anchor):
 
 
 def test_what_is_taken_for_a_path():
-    text = "`docker/lock`, `./twins audit docs/audit/gone.py:data`, `results/latest`, `reproducer/`, `a/b`, `ft/gil`"
+    text = (
+        "`docker/lock`, `./twins audit docs/audit/gone.py:data`, `results/latest`, "
+        "`reproducer/`, `a/b`, `ft/gil`"
+    )
     assert paths_in_backticks(text) == ["docker/lock", "docs/audit/gone.py", "reproducer/"]
     assert paths_in_backticks("New file `docs/mine.md`, as `docs/README.md`") == ["docs/README.md"]
     assert links("[a](docs/x.md#y) ![p](p.png)\n```\n[no](code)\n```") == ["docs/x.md#y", "p.png"]

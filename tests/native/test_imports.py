@@ -1,4 +1,6 @@
-"""Which module may import which, read from the source: imports inside functions and of types only count too."""
+"""Which module may import which, read from the source: imports inside functions and of types only
+count too.
+"""
 
 import ast
 import graphlib
@@ -11,8 +13,15 @@ import pytest
 
 from tests.checkout import CHECKOUT
 
-FOLDERS = {"ftloader": "loader", "ftbench": "bench", "ftsafety": "safety", "ftrun": "runtime", "native": "."}
-# `native` imports them to refuse typos before it builds, when there is nothing but the standard library.
+FOLDERS = {
+    "ftloader": "loader",
+    "ftbench": "bench",
+    "ftsafety": "safety",
+    "ftrun": "runtime",
+    "native": ".",
+}
+# `native` imports them to refuse typos before it builds, when there is nothing but the standard
+# library.
 ARGUMENTS = {"ftbench.arguments", "ftsafety.audit.arguments", "ftsafety.repro.arguments"}
 MAY_USE = {
     "ftloader": set(),
@@ -45,7 +54,9 @@ BY_NAME = {"native.cli": ARGUMENTS, "ftbench.scenarios": SCENARIOS}
 
 
 def imported(name, inside_functions=True):
-    """The modules of ours that a module imports anywhere in its source, or only when it is imported itself."""
+    """The modules of ours that a module imports anywhere in its source, or only when it is imported
+    itself.
+    """
     path = MODULES[name]
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     found = set()
@@ -64,7 +75,10 @@ def imported(name, inside_functions=True):
                 parts = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join([*parts, *filter(None, [base])])
             # `from package import name` imports a module of the package or a name in its __init__.
-            candidates = [f"{base}.{alias.name}" if f"{base}.{alias.name}" in MODULES else base for alias in node.names]
+            candidates = [
+                f"{base}.{alias.name}" if f"{base}.{alias.name}" in MODULES else base
+                for alias in node.names
+            ]
         else:
             continue
         found.update(each for each in candidates if each.partition(".")[0] in (*FOLDERS, *OUTSIDE))
@@ -101,10 +115,16 @@ def test_a_package_imports_what_it_may():
 
 
 def test_native_checks_arguments_with_the_modules_that_this_test_knows():
-    assert set(re.findall(r'"(ft\w+(?:\.\w+)*\.arguments)"', MODULES["native.cli"].read_text())) == ARGUMENTS
+    assert (
+        set(re.findall(r'"(ft\w+(?:\.\w+)*\.arguments)"', MODULES["native.cli"].read_text()))
+        == ARGUMENTS
+    )
 
 
-EVALUATION = {f"{path.parent.name}/{path.name}": path for path in sorted((CHECKOUT / "evaluation").glob("*/*.py"))}
+EVALUATION = {
+    f"{path.parent.name}/{path.name}": path
+    for path in sorted((CHECKOUT / "evaluation").glob("*/*.py"))
+}
 
 
 @pytest.mark.parametrize("program", EVALUATION)
@@ -114,7 +134,9 @@ def test_programs_of_evaluation_find_what_they_import(program):
             tree = ast.parse(MODULES[node.module].read_text())
             names = {name for each in tree.body for name in defined(each)}
             for alias in node.names:
-                assert alias.name in names or f"{node.module}.{alias.name}" in MODULES, f"{node.module}.{alias.name}"
+                assert alias.name in names or f"{node.module}.{alias.name}" in MODULES, (
+                    f"{node.module}.{alias.name}"
+                )
 
 
 def defined(node):
@@ -123,7 +145,11 @@ def defined(node):
         return {node.name}
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return {alias.asname or alias.name for alias in node.names}
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    return {
+        each.id
+        for each in ast.walk(node)
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+    }
 
 
 def test_no_circles():
@@ -142,7 +168,11 @@ def test_no_room_of_ftloader_imports_one_above_it():
     # ftloader/__init__.py says the order.
     text = " ".join(ast.get_docstring(ast.parse(MODULES["ftloader"].read_text())).split())
     lines = re.search(r"each of which imports only those after it: ([^.]*)\.", text)[1].split(";")
-    level = {name: number for number, line in enumerate(lines) for name in re.split(r", | and ", line.strip())}
+    level = {
+        name: number
+        for number, line in enumerate(lines)
+        for name in re.split(r", | and ", line.strip())
+    }
     rooms = {name.split(".")[1] for name in MODULES if name.startswith("ftloader.")}
     found = [f"{name} is not in the order" for name in sorted(rooms - level.keys())]
     for (one, other), imports in arrows("ftloader").items():
@@ -168,7 +198,9 @@ def test_modules_that_twins_imports_are_understood_by_the_oldest_python():
             continue
         seen.add(name)
         ast.parse(MODULES[name].read_text(), str(MODULES[name]), feature_version=OLDEST)
-        waiting += GRAPH[name] if name.startswith("native") else imported(name, inside_functions=False)
+        waiting += (
+            GRAPH[name] if name.startswith("native") else imported(name, inside_functions=False)
+        )
         waiting.append(name.rpartition(".")[0])
     assert {"ftbench.scenarios.pillow", *ARGUMENTS} <= seen
 

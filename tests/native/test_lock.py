@@ -20,7 +20,15 @@ def uv(tmp_path_factory):
     directory = tmp_path_factory.mktemp("uv")
     subprocess.run([sys.executable, "-m", "venv", directory], check=True)
     subprocess.run(
-        [directory / "bin" / "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", DOCKER / "uv.lock"],
+        [
+            directory / "bin" / "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--require-hashes",
+            "-r",
+            DOCKER / "uv.lock",
+        ],
         check=True,
     )
     return directory / "bin" / "uv"
@@ -31,27 +39,41 @@ def uv(tmp_path_factory):
 @pytest.mark.parametrize("twin", ["ft", "gil"])
 @pytest.mark.slow
 def test_wheels_exist_for_every_pin(output_of, uv, twin, version, platform, tmp_path):
-    # uv takes the ABI, free-threaded or not, from the interpreter, and the version from the option. So two interpreters
-    # stand for four. Only metadata is downloaded.
+    # uv takes the ABI, free-threaded or not, from the interpreter, and the version from the option.
+    # So two interpreters stand for four. Only metadata is downloaded.
     python = output_of(twin, "import sys; print(sys.executable)")
     which = ["--python", python, "--python-version", version, "--python-platform", platform]
-    how = ["--dry-run", "--no-config", "--no-deps", "--require-hashes", "--no-build", "--target", tmp_path]
-    done = completed([uv, "pip", "install", *which, *how, "-r", DOCKER / "requirements.lock"], status=0)
+    how = [
+        "--dry-run",
+        "--no-config",
+        "--no-deps",
+        "--require-hashes",
+        "--no-build",
+        "--target",
+        tmp_path,
+    ]
+    done = completed(
+        [uv, "pip", "install", *which, *how, "-r", DOCKER / "requirements.lock"], status=0
+    )
     assert f"torch=={locked('torch')}" in done.stderr + done.stdout
 
 
 @pytest.mark.slow
 def test_no_locked_wheel_says_that_it_needs_the_gil():
-    # Of the wheels that an installer may take by the lock's hashes, their directories and extension modules are
-    # fetched. NVIDIA's other packages hold CUDA's libraries, which know nothing of Python.
+    # Of the wheels that an installer may take by the lock's hashes, their directories and extension
+    # modules are fetched. NVIDIA's other packages hold CUDA's libraries, which know nothing of
+    # Python.
     packages = [
         package
         for package in read([str(DOCKER / "requirements.lock")]).locked
-        if not package.requirement.name.startswith("nvidia-") or "nvimgcodec" in package.requirement.name
+        if not package.requirement.name.startswith("nvidia-")
+        or "nvimgcodec" in package.requirement.name
     ]
     assert len(packages) > 40 and all(package.hashes for package in packages)
     with ThreadPoolExecutor(8) as pool:
-        reports = list(pool.map(lambda package: judge(package, Index(), ("3.13t", "3.14t")), packages))
+        reports = list(
+            pool.map(lambda package: judge(package, Index(), ("3.13t", "3.14t")), packages)
+        )
     wrong = [
         (report.requirement, series, finding)
         for report in reports

@@ -19,14 +19,20 @@ def built(output_of):
 
 def test_wrong_build_is_refused(twins, built):
     done = twins("exec", "ft", "true", FT_PYTHON=built("gil"), status=2)
-    assert "FT_PYTHON" in done.stderr and "with-GIL build" in done.stderr and "a free-threaded CPython" in done.stderr
+    assert (
+        "FT_PYTHON" in done.stderr
+        and "with-GIL build" in done.stderr
+        and "a free-threaded CPython" in done.stderr
+    )
     done = twins("exec", "gil", "true", GIL_PYTHON=built("ft"), status=2)
     assert "GIL_PYTHON" in done.stderr and "a with-GIL CPython" in done.stderr
 
 
 @pytest.fixture
 def claims(tmp_path):
-    """A program that answers as CPython of a series would, since no interpreter of other series can be had here."""
+    """A program that answers as CPython of a series would, since no interpreter of other series can
+    be had here.
+    """
 
     def make(series, free_threaded=True):
         facts = {
@@ -56,12 +62,18 @@ def test_the_series_is_that_of_the_own_interpreter(twins, built, claims):
 def test_a_series_without_wheels_is_refused_with_what_shows_them(twins, claims):
     for variables in ({"FT_PYTHON": claims("3.15")}, {"PYTHON_SERIES": "3.15"}):
         done = twins("exec", "ft", "true", **variables, status=2)
-        assert "3.15" in done.stderr and "info --requirements docker/requirements.lock" in done.stderr
+        assert (
+            "3.15" in done.stderr and "info --requirements docker/requirements.lock" in done.stderr
+        )
 
 
 def test_wrong_version_is_refused(twins, built):
     done = twins("exec", "ft", "true", FT_PYTHON=built("ft"), PYTHON_SERIES="3.14", status=2)
-    assert "3.13." in done.stderr and "CPython 3.14" in done.stderr and "PYTHON_SERIES=3.13" in done.stderr
+    assert (
+        "3.13." in done.stderr
+        and "CPython 3.14" in done.stderr
+        and "PYTHON_SERIES=3.13" in done.stderr
+    )
 
 
 @pytest.mark.parametrize("program", ["/nonexistent/python3.13t", "true", "false"])
@@ -76,12 +88,20 @@ FEW = ("markdown-it-py", "mdurl", "numpy", "packaging", "psutil", "pygments", "r
 
 @pytest.fixture
 def small_copy(tmp_path):
-    """A copy of the checkout that locks few packages besides the CUDA libraries, so that little is installed."""
+    """A copy of the checkout that locks few packages besides the CUDA libraries, so that little is
+    installed.
+    """
     copy = copy_checkout(tmp_path / "copy")
     lock = copy / "docker" / "requirements.lock"
     entries = re.findall(r"^[a-z0-9].*\n(?: .*\n)*", lock.read_text(), re.M)
-    kept = [entry for entry in entries if entry.startswith((*(f"{name}==" for name in FEW), "nvidia-"))]
-    assert len([entry for entry in kept if not entry.startswith("nvidia-")]) == len(FEW) < len(entries) / 2
+    kept = [
+        entry for entry in entries if entry.startswith((*(f"{name}==" for name in FEW), "nvidia-"))
+    ]
+    assert (
+        len([entry for entry in kept if not entry.startswith("nvidia-")])
+        == len(FEW)
+        < len(entries) / 2
+    )
     lock.write_text("".join(kept))
     return copy
 

@@ -15,7 +15,9 @@ VERSION = "9.9.9-1"
 
 @pytest.fixture
 def source(tmp_path, shell_environment):
-    """A CPython of one file, patches of Debian's as (name, number of the line that becomes FIXED), and the tool."""
+    """A CPython of one file, patches of Debian's as (name, number of the line that becomes FIXED),
+    and the tool.
+    """
     for each in ("patch-cpython", "patches.txt"):
         shutil.copy(DOCKER / each, tmp_path / each)
     (tmp_path / "cpython").mkdir()
@@ -24,18 +26,30 @@ def source(tmp_path, shell_environment):
     (tmp_path / "cpython" / "file").write_text("".join(lines))
 
     def patch(number):
-        return f"--- a/file\n+++ b/file\n@@ -{number + 1} +{number + 1} @@\n-{lines[number]}+FIXED {number}\n"
+        return (
+            f"--- a/file\n+++ b/file\n@@ -{number + 1} +{number + 1} "
+            f"@@\n-{lines[number]}+FIXED {number}\n"
+        )
 
     def run(debian, own=()):
-        (tmp_path / "debian" / "series").write_text("# a comment\n\n" + "".join(f"{name}\n" for name, _ in debian))
+        (tmp_path / "debian" / "series").write_text(
+            "# a comment\n\n" + "".join(f"{name}\n" for name, _ in debian)
+        )
         (tmp_path / "patches" / "9.9.9").mkdir(parents=True)
-        for folder, patches in ((tmp_path / "debian", debian), (tmp_path / "patches" / "9.9.9", own)):
+        for folder, patches in (
+            (tmp_path / "debian", debian),
+            (tmp_path / "patches" / "9.9.9", own),
+        ):
             for name, number in patches:
                 (folder / name).write_text(f"{name.partition('.')[0]}: why\n\n{patch(number)}")
         done = completed(
-            [tmp_path / "patch-cpython", tmp_path / "cpython", tmp_path / "debian", VERSION], env=shell_environment
+            [tmp_path / "patch-cpython", tmp_path / "cpython", tmp_path / "debian", VERSION],
+            env=shell_environment,
         )
-        return done, [int(number) for number in re.findall(r"FIXED (\d+)", (tmp_path / "cpython" / "file").read_text())]
+        return done, [
+            int(number)
+            for number in re.findall(r"FIXED (\d+)", (tmp_path / "cpython" / "file").read_text())
+        ]
 
     return run
 
@@ -66,7 +80,11 @@ def test_a_patch_that_does_not_apply(source):
 
 
 def test_every_judgement_has_its_reason():
-    lines = [line for line in (DOCKER / "patches.txt").read_text().splitlines() if line and line[0] != "#"]
+    lines = [
+        line
+        for line in (DOCKER / "patches.txt").read_text().splitlines()
+        if line and line[0] != "#"
+    ]
     assert len(lines) > 25
     for line in lines:
         assert re.fullmatch(r"(take|leave)\s+\S+\s+\S.*", line), line
@@ -75,8 +93,12 @@ def test_every_judgement_has_its_reason():
 @pytest.mark.parametrize("patch", OWN, ids=lambda patch: patch.stem)
 def test_own_patches_name_their_issue_and_release(patch):
     first = patch.read_text().partition("\n")[0]
-    found = re.fullmatch(r"(gh-\d+, )*gh-\d+: .+\. From CPython (?P<release>\d+\.\d+\.\d+).*\.", first)
+    found = re.fullmatch(
+        r"(gh-\d+, )*gh-\d+: .+\. From CPython (?P<release>\d+\.\d+\.\d+).*\.", first
+    )
     assert found, first
-    fixed, patched = ([int(n) for n in version.split(".")] for version in (found["release"], patch.parent.name))
+    fixed, patched = (
+        [int(n) for n in version.split(".")] for version in (found["release"], patch.parent.name)
+    )
     assert fixed > patched
     assert first.partition(":")[0].partition(",")[0] in patch.name

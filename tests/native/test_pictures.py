@@ -16,7 +16,9 @@ def draw(program: str, **places: Path) -> None:
 
 def test_the_bars_are_those_of_the_kept_runs(tmp_path):
     draw("throughput.py", PICTURE=tmp_path / "throughput.svg")
-    assert (tmp_path / "throughput.svg").read_text() == (CHECKOUT / "docs/throughput.svg").read_text()
+    assert (tmp_path / "throughput.svg").read_text() == (
+        CHECKOUT / "docs/throughput.svg"
+    ).read_text()
 
 
 def test_the_badges_are_true(tmp_path):

@@ -31,7 +31,16 @@ def table(report):
 
 @pytest.mark.slow
 def test_gallery(twins, tmp_path):
-    arguments = ("--configs", "gil,ft", "--threads", "4", "--repeat", "1", "--out", tmp_path / "gallery.md")
+    arguments = (
+        "--configs",
+        "gil,ft",
+        "--threads",
+        "4",
+        "--repeat",
+        "1",
+        "--out",
+        tmp_path / "gallery.md",
+    )
     done = twins("exec", "ft", "python", GALLERY / "run_gallery.py", *arguments, status=0)
     rows = json.loads((tmp_path / "gallery.json").read_text())
     assert len({row["script"] for row in rows}) > 30 and all(row["as_expected"] for row in rows)
@@ -71,7 +80,9 @@ def test_every_run_breaks_a_limit(twins, tmp_path):
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGHUP])
 @pytest.mark.slow
-def test_ctrl_c_and_a_closed_terminal_report_what_was_run_and_leave_nothing(start_twins, tmp_path, how):
+def test_ctrl_c_and_a_closed_terminal_report_what_was_run_and_leave_nothing(
+    start_twins, tmp_path, how
+):
     note, script, scratch = tmp_path / "pids", tmp_path / "slow.py", tmp_path / "scratch"
     scratch.mkdir()
     script.write_text(
@@ -80,7 +91,9 @@ def test_ctrl_c_and_a_closed_terminal_report_what_was_run_and_leave_nothing(star
         f"open({str(note)!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
         f"if len(open({str(note)!r}).readlines()) > 6: time.sleep(600)\n"
     )
-    process = start_twins("repro", str(script), "--repeat", "50", "--timeout", "500", TMPDIR=str(scratch))
+    process = start_twins(
+        "repro", str(script), "--repeat", "50", "--timeout", "500", TMPDIR=str(scratch)
+    )
     wait_until(lambda: note.exists() and len(note.read_text().split()) >= 9)
     process.send_signal(how)
     output, _ = process.communicate()
@@ -93,14 +106,21 @@ def wheel(directory, name, version, tag, source):
     with zipfile.ZipFile(directory / f"{name}-{version}-{tag}.whl", "w") as archive:
         info = f"{name}-{version}.dist-info"
         archive.writestr(f"{name}.py", source)
-        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: false\nTag: {tag}\n")
+        archive.writestr(
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        )
+        archive.writestr(
+            f"{info}/WHEEL",
+            f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: false\nTag: {tag}\n",
+        )
         archive.writestr(f"{info}/RECORD", "")
 
 
 @pytest.fixture
 def wheels(output_of, tmp_path):
-    """A package index: onlygil has a wheel for the build with the GIL alone, anywhere has two for all."""
+    """A package index: onlygil has a wheel for the build with the GIL alone, anywhere has two for
+    all.
+    """
     directory = tmp_path / "wheels"
     directory.mkdir()
     tag = output_of("gil", "import sys; print('cp%d%d' % sys.version_info[:2])")
@@ -139,7 +159,10 @@ def test_no_wheel_for_one_twin(twins, wheels, tmp_path):
     assert table(done.stdout)["gil"]["ok"] == 2, done.stdout + done.stderr
     assert done.returncode == 14 and "Not reproduced" not in done.stdout
     said = done.stdout.replace("\\", "")
-    assert "ft-gil, ft were not run: its packages cannot be installed there" in said and "onlygil" in said
+    assert (
+        "ft-gil, ft were not run: its packages cannot be installed there" in said
+        and "onlygil" in said
+    )
     assert "Nothing is known of ft-gil, ft." in said
 
 
@@ -150,7 +173,9 @@ def test_both_twins_get_the_same_versions(twins, output_of, wheels, tmp_path):
     directory = Path(wheels["UV_FIND_LINKS"])
     wheel(directory, "partly", "1.0", "py3-none-any", "value = 1\n")
     wheel(directory, "partly", "2.0", f"{tag}-{tag}-linux_{os.uname().machine}", "value = 2\n")
-    script = with_packages(tmp_path / "bug.py", "partly", code="import partly\nprint(partly.value)\n")
+    script = with_packages(
+        tmp_path / "bug.py", "partly", code="import partly\nprint(partly.value)\n"
+    )
     done = twins("repro", script, "--repeat", "1", status=0, **wheels)
     assert done.stdout.count("partly==1.0") >= 2 and "partly 1.0" in done.stdout
     assert "partly==2.0" not in done.stdout and "partly 2.0" not in done.stdout
@@ -162,20 +187,30 @@ def test_both_twins_get_the_same_versions(twins, output_of, wheels, tmp_path):
 def test_a_package_of_the_command_line(twins, wheels, tmp_path):
     (tmp_path / "bug.py").write_text("import anywhere\nassert anywhere.value == 1\n")
     lacking = twins("repro", tmp_path / "bug.py", "--repeat", "1", **wheels)
-    assert lacking.returncode == 15 and "--package anywhere" in lacking.stdout, lacking.stdout + lacking.stderr
-    twins("repro", tmp_path / "bug.py", "--repeat", "1", "--package", "anywhere<2", status=0, **wheels)
+    assert lacking.returncode == 15 and "--package anywhere" in lacking.stdout, (
+        lacking.stdout + lacking.stderr
+    )
+    twins(
+        "repro", tmp_path / "bug.py", "--repeat", "1", "--package", "anywhere<2", status=0, **wheels
+    )
 
 
 @pytest.fixture
 def paste(output_of, wheels, shell_environment):
-    """Paste a command of a report where the report was printed; return its exit status, None if it lacks uv."""
+    """Paste a command of a report where the report was printed; return its exit status, None if it
+    lacks uv.
+    """
     python = output_of("ft", "import sys; print(sys._base_executable)")
     # The one that has just installed the package, and CPython where uv would find it.
-    path = ":".join([*map(str, CACHE.glob("tools/uv==*/bin")), str(Path(python).parent), os.environ["PATH"]])
+    path = ":".join(
+        [*map(str, CACHE.glob("tools/uv==*/bin")), str(Path(python).parent), os.environ["PATH"]]
+    )
 
     def pasted(line):
         ran = completed(line, shell=True, env={**shell_environment, **wheels, "PATH": path})
-        lacks = "uv run" in line and (not shutil.which("uv", path=path) or "No interpreter found" in ran.stderr)
+        lacks = "uv run" in line and (
+            not shutil.which("uv", path=path) or "No interpreter found" in ran.stderr
+        )
         return None if lacks else ran.returncode
 
     return pasted
@@ -183,11 +218,16 @@ def paste(output_of, wheels, shell_environment):
 
 FAILS = "import sys\nsys.exit(3)\n"
 NOTEBOOK = {"nbformat": 4, "metadata": {}, "cells": [{"cell_type": "code", "source": FAILS}]}
-READS = "import sys\nsys.exit(int(sys.argv[1]) + len(input()) + len(open('with space.txt').read()))\n"
+READS = (
+    "import sys\nsys.exit(int(sys.argv[1]) + len(input()) + len(open('with space.txt').read()))\n"
+)
 # Files by name, and arguments for repro. Each script ends with status 3.
 KINDS = {
     "packages": (
-        {"bug.py": "# /// script\n# dependencies = ['anywhere<2']\n# ///\nimport anywhere\n" + FAILS},
+        {
+            "bug.py": "# /// script\n# dependencies = ['anywhere<2']\n# ///\nimport anywhere\n"
+            + FAILS
+        },
         ["bug.py"],
     ),
     "arguments": (
@@ -195,7 +235,11 @@ KINDS = {
         ["a b/bug.py", "--arg", "1", "--stdin", "input.txt", "--with", "a b/with space.txt"],
     ),
     "module": (
-        {"src/pkg/__init__.py": "", "src/pkg/bug.py": "from . import other\n" + FAILS, "src/pkg/other.py": ""},
+        {
+            "src/pkg/__init__.py": "",
+            "src/pkg/bug.py": "from . import other\n" + FAILS,
+            "src/pkg/other.py": "",
+        },
         ["src", "-m", "pkg.bug"],
     ),
     "notebook": ({"it's.ipynb": json.dumps(NOTEBOOK)}, ["it's.ipynb"]),
@@ -231,10 +275,23 @@ def test_another_interpreter_is_a_column(twins, output_of, tmp_path):
     python = output_of("gil", "import sys; print(sys._base_executable)")
     version = output_of("gil", "import platform; print(platform.python_version())")
     (tmp_path / "bug.py").write_text("import sys\nsys.exit(not sys.flags.isolated)\n")
-    done = twins("repro", tmp_path / "bug.py", "--repeat", "2", "--configs", "ft", "--interpreter", python, status=13)
+    done = twins(
+        "repro",
+        tmp_path / "bug.py",
+        "--repeat",
+        "2",
+        "--configs",
+        "ft",
+        "--interpreter",
+        python,
+        status=13,
+    )
     rows = table(done.stdout)
     assert rows[version]["runs"] == rows["ft"]["runs"] == 2 and rows[version]["wrong result"] == 2
-    assert f"- {version}: CPython {version}" in done.stdout and f"{version}: 2 of 2 runs failed." in done.stdout
+    assert (
+        f"- {version}: CPython {version}" in done.stdout
+        and f"{version}: 2 of 2 runs failed." in done.stdout
+    )
     assert f"--interpreter={python}" in done.stdout
     for path in ("/no/such/python", "/etc/passwd"):
         refused = twins("repro", tmp_path / "bug.py", "--interpreter", path)
@@ -243,7 +300,8 @@ def test_another_interpreter_is_a_column(twins, output_of, tmp_path):
 
 @pytest.mark.slow
 def test_metadata_runs_nothing_outside_of_the_runs(twins, wheels, tmp_path):
-    # A project whose setup.py tells that it ran: as a folder, and as a source distribution beside the wheels.
+    # A project whose setup.py tells that it ran: as a folder, and as a source distribution beside
+    # the wheels.
     ran, project = tmp_path / "ran", tmp_path / "evil-1.0"
     project.mkdir()
     (project / "setup.py").write_text(f"open({str(ran)!r}, 'w').close()\nraise SystemExit(1)\n")
@@ -252,9 +310,13 @@ def test_metadata_runs_nothing_outside_of_the_runs(twins, wheels, tmp_path):
         archive.add(project, "evil-1.0")
     for requirement in (f"anywhere\n--editable={project}", f"anywhere @ file://{project}", "evil"):
         script = tmp_path / "bug.py"
-        script.write_text(f"# /// script\n# dependencies = [{json.dumps(requirement)}]\n# ///\nprint(1)\n")
+        script.write_text(
+            f"# /// script\n# dependencies = [{json.dumps(requirement)}]\n# ///\nprint(1)\n"
+        )
         done = twins("repro", script, "--repeat", "1", "--configs", "ft", **wheels)
-        assert done.returncode == 14 and "cannot be installed" in done.stdout, done.stdout + done.stderr
+        assert done.returncode == 14 and "cannot be installed" in done.stdout, (
+            done.stdout + done.stderr
+        )
     assert not ran.exists()
 
 
@@ -269,7 +331,9 @@ def test_nothing_is_imported_from_the_current_directory(shell_environment, tmp_p
         ["repro", "bug.py", "--repeat", "1", "--configs", "ft"],
     ):
         done = completed([CHECKOUT / "twins", *arguments], env=shell_environment, cwd=tmp_path)
-        assert done.returncode != 9 and "imported from here" not in done.stdout + done.stderr, done.stderr
+        assert done.returncode != 9 and "imported from here" not in done.stdout + done.stderr, (
+            done.stderr
+        )
 
 
 @pytest.mark.slow

@@ -33,15 +33,23 @@ HOST = socket.gethostname()
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory, shell_environment):
-    """The Python of a user who has Dask, whose dependencies have no wheels for free-threaded builds."""
+    """The Python of a user who has Dask, whose dependencies have no wheels for free-threaded
+    builds.
+    """
     folder = tmp_path_factory.mktemp("user")
     packages = folder / "site-packages"
     where = [CHECKOUT / "twins", "exec", "gil", "python", "-c", "import sys; print(sys.executable)"]
     gil = completed(where, status=0, env=shell_environment).stdout.strip()
-    completed([gil, "-m", "venv", "--symlinks", "--without-pip", folder / "venv"], status=0, env=shell_environment)
+    completed(
+        [gil, "-m", "venv", "--symlinks", "--without-pip", folder / "venv"],
+        status=0,
+        env=shell_environment,
+    )
     try:
         with Interruption() as interruption:
-            install(packages, gil, dependencies(Path(__file__).read_text()), {}, CACHE, interruption)
+            install(
+                packages, gil, dependencies(Path(__file__).read_text()), {}, CACHE, interruption
+            )
     except OverlayError as error:
         pytest.skip(f"Dask cannot be installed: {error}")
     (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
@@ -103,7 +111,8 @@ class DaskCluster:
 
 @pytest.fixture
 def environment(python, shell_environment):
-    # Of the Python that has Dask, to find it as a user does; the worker's log is not asked to be coloured.
+    # Of the Python that has Dask, to find it as a user does; the worker's log is not asked to be
+    # coloured.
     return {**shell_environment, "PATH": f"{python.parent}:{shell_environment['PATH']}"}
 
 
@@ -159,8 +168,12 @@ def test_verdict_signatures_and_early_stop_are_those_of_local_runs(repro, cluste
     assert table(done.stdout) == table(here)
     assert done.stdout.split("\n\n")[1] == here.split("\n\n")[1] and "p = " in here
     # The same early stop, and the same signatures in the same numbers.
-    remarks = [re.findall(r"^ *- .*", report.partition("\n## ")[0], re.M) for report in (here, done.stdout)]
-    assert remarks[0] == remarks[1] and any("Ended after 5 of 40 rounds" in each for each in remarks[0])
+    remarks = [
+        re.findall(r"^ *- .*", report.partition("\n## ")[0], re.M) for report in (here, done.stdout)
+    ]
+    assert remarks[0] == remarks[1] and any(
+        "Ended after 5 of 40 rounds" in each for each in remarks[0]
+    )
     assert nodes(done.stdout) == {HOST: (15, "5 x `ft: exception`")}
     assert f"run 1 on {HOST}" in done.stdout.replace("\\", "")
     assert "round 5 of 40, ft: exception" in done.stderr
@@ -183,11 +196,15 @@ if number == {blocked}:
 
 @pytest.fixture
 def blocks(tmp_path):
-    """Make a script, a run of which never ends, with a process in a session of its own; and a way to wait for both."""
+    """Make a script, a run of which never ends, with a process in a session of its own; and a way
+    to wait for both.
+    """
 
     def make(blocked=1):
         pids, script = tmp_path / "pids", tmp_path / "blocks.py"
-        script.write_text(BLOCKS.format(runs=str(tmp_path / "runs"), pids=str(pids), blocked=blocked))
+        script.write_text(
+            BLOCKS.format(runs=str(tmp_path / "runs"), pids=str(pids), blocked=blocked)
+        )
         pids.touch()
 
         def processes(program):
@@ -205,7 +222,8 @@ def start(environment, cluster):
     """Start `./twins repro ARGUMENT ... --dask`, which is ended after the test."""
     with programs_to_end() as start:
         yield lambda *arguments: start(
-            [CHECKOUT / "twins", "repro", *arguments, "--timeout", "1900", "--dask", cluster.file], env=environment
+            [CHECKOUT / "twins", "repro", *arguments, "--timeout", "1900", "--dask", cluster.file],
+            env=environment,
         )
 
 
@@ -226,8 +244,19 @@ def test_a_worker_killed_in_the_middle_costs_no_run_and_leaves_no_process(start,
 @pytest.mark.long(reason="minutes")
 def test_two_thousand_runs_with_a_worker_killed_meanwhile(start, cluster, tmp_path):
     cluster.start_workers(3)
-    (tmp_path / "rare.py").write_text("import random\nif random.random() < 0.01:\n    raise ValueError\n")
-    started = start(tmp_path / "rare.py", "--configs", "ft", "--repeat", "2000", "--every-run", "--budget", "5000")
+    (tmp_path / "rare.py").write_text(
+        "import random\nif random.random() < 0.01:\n    raise ValueError\n"
+    )
+    started = start(
+        tmp_path / "rare.py",
+        "--configs",
+        "ft",
+        "--repeat",
+        "2000",
+        "--every-run",
+        "--budget",
+        "5000",
+    )
     for line in started.stderr:
         if line.startswith("round 200 of 2000"):
             cluster.workers[0].kill()
@@ -260,7 +289,9 @@ def test_an_interrupted_campaign_leaves_no_process_and_the_workers_go_on(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("blocked", [1, 7])
-def test_a_scheduler_that_dies_ends_the_campaign_with_the_runs_made_until_then(start, blocks, cluster, blocked):
+def test_a_scheduler_that_dies_ends_the_campaign_with_the_runs_made_until_then(
+    start, blocks, cluster, blocked
+):
     cluster.start_workers(1)
     script, processes = blocks(blocked)
     started = start(script, "--repeat", "40")
@@ -270,7 +301,9 @@ def test_a_scheduler_that_dies_ends_the_campaign_with_the_runs_made_until_then(s
     assert started.returncode == (1 if blocked == 1 else 14)
     assert "the connection to the Dask scheduler was lost" in (progress if blocked == 1 else report)
     if blocked > 1:
-        assert {config: row["ok"] for config, row in table(report).items()} == dict.fromkeys(CONFIGURATIONS, 2)
+        assert {config: row["ok"] for config, row in table(report).items()} == dict.fromkeys(
+            CONFIGURATIONS, 2
+        )
     assert_gone(left)
 
 
@@ -278,7 +311,9 @@ def test_a_scheduler_that_dies_ends_the_campaign_with_the_runs_made_until_then(s
 def test_nodes_that_cannot_run_tasks_are_named(repro, cluster, fails, tmp_path):
     cluster.start_workers(1, XDG_CACHE_HOME=str(tmp_path))
     done = repro(fails, status=1)
-    assert f"repro: {HOST}: exit status 1: twins: the twins are not built in {tmp_path}" in done.stderr
+    assert (
+        f"repro: {HOST}: exit status 1: twins: the twins are not built in {tmp_path}" in done.stderr
+    )
     assert done.stderr.count("\n") <= 3 and not done.stdout
     done = repro(fails, "--dask-folder", tmp_path, status=1)
     assert f"{HOST}: {tmp_path}/twins cannot be run" in done.stderr
@@ -290,7 +325,10 @@ def test_a_node_with_other_sources_is_refused(repro, cluster, fails, tmp_path):
     other = copy_checkout(tmp_path / "other")
     (other / "safety" / "ftsafety" / "more.py").write_text("")
     done = repro(fails, "--dask-folder", other, status=1)
-    assert f"{HOST} has other sources of this project than this program: update {other} on that node" in done.stderr
+    assert (
+        f"{HOST} has other sources of this project than this program: update {other} on that node"
+        in done.stderr
+    )
 
 
 KILLS_ITS_WORKER = """
@@ -323,7 +361,9 @@ def test_two_campaigns_and_a_script_that_kills_the_workers_of_both(start, cluste
     cluster.start_workers(1)
     running, go = tmp_path / "running", tmp_path / "go"
     kills, harmless = tmp_path / "kills.py", tmp_path / "harmless.py"
-    kills.write_text(WAITS_AND_KILLS_ITS_WORKER.format(running=str(running), go=str(go)) + KILLS_ITS_WORKER)
+    kills.write_text(
+        WAITS_AND_KILLS_ITS_WORKER.format(running=str(running), go=str(go)) + KILLS_ITS_WORKER
+    )
     harmless.write_text("print('fine')\n")
     killing = start(kills, "--repeat", "1", "--configs", "ft")
     wait_until(lambda: running.exists() or killing.poll() is not None)
@@ -337,7 +377,9 @@ def test_two_campaigns_and_a_script_that_kills_the_workers_of_both(start, cluste
         time.sleep(0.1)
     assert len(cluster.workers) == 5
     assert killing.returncode == 1
-    assert "KilledWorker: 4 workers died while they ran a task of this script" in killing.stderr.read()
+    assert (
+        "KilledWorker: 4 workers died while they ran a task of this script" in killing.stderr.read()
+    )
     report, progress = other.communicate()
     assert other.returncode == 0, progress
     assert {config: row["ok"] for config, row in table(report).items()} == {"gil": 20, "ft": 20}
@@ -361,20 +403,44 @@ def test_a_cluster_without_workers_ends_all_campaigns(start, blocks, cluster, fa
 @pytest.mark.slow
 def test_the_gallery(environment, cluster, tmp_path):
     cluster.start_workers(2)
-    scripts = [CHECKOUT / "repro" / name for name in ("class_never_freed.py", "counter_increment.py")]
-    command = [CHECKOUT / "twins", "exec", "ft", "python", CHECKOUT / "repro" / "run_gallery.py", *scripts]
-    options = ("--configs", "gil,ft", "--threads", "4", "--repeat", "3", "--out", tmp_path / "page.md")
+    scripts = [
+        CHECKOUT / "repro" / name for name in ("class_never_freed.py", "counter_increment.py")
+    ]
+    command = [
+        CHECKOUT / "twins",
+        "exec",
+        "ft",
+        "python",
+        CHECKOUT / "repro" / "run_gallery.py",
+        *scripts,
+    ]
+    options = (
+        "--configs",
+        "gil,ft",
+        "--threads",
+        "4",
+        "--repeat",
+        "3",
+        "--out",
+        tmp_path / "page.md",
+    )
     completed([*command, *options, "--dask", cluster.file], status=0, env=environment)
     rows = json.loads((tmp_path / "page.json").read_text())
     runs = {(row["script"], row["config"]): row["runs"] for row in rows}
     assert runs == {(script.name, config): 3 for script in scripts for config in ("gil", "ft")}
     assert all(row["as_expected"] for row in rows) and any(row["failures"] for row in rows)
     done = completed([*command, "--dask", "tcp://127.0.0.1:1"], status=2, env=environment)
-    assert "run_gallery.py: --dask tcp://127.0.0.1:1: " in done.stderr and "Traceback" not in done.stderr
+    assert (
+        "run_gallery.py: --dask tcp://127.0.0.1:1: " in done.stderr
+        and "Traceback" not in done.stderr
+    )
 
 
 @pytest.mark.slow
 def test_a_scheduler_file_that_does_not_exist_is_refused_at_once(twins, fails, tmp_path):
     done = twins("repro", fails, "--dask", tmp_path / "scheduler.json", status=2)
-    assert f"argument --dask: '{tmp_path}/scheduler.json' is no address, such as tcp://HOST:8786" in done.stderr
+    assert (
+        f"argument --dask: '{tmp_path}/scheduler.json' is no address, such as tcp://HOST:8786"
+        in done.stderr
+    )
     assert "or the file that `dask scheduler --scheduler-file FILE` writes" in done.stderr

@@ -16,7 +16,14 @@ from tests.programs import completed
 pytestmark = pytest.mark.slow
 
 USAGE_ON_ERROR = [".ci/base-image", ".ci/engine"] + [
-    f"docker/{name}" for name in ("build-cpython", "debian-apt", "fetch-cpython", "install-packages", "patch-cpython")
+    f"docker/{name}"
+    for name in (
+        "build-cpython",
+        "debian-apt",
+        "fetch-cpython",
+        "install-packages",
+        "patch-cpython",
+    )
 ]
 SCRIPTS = [*USAGE_ON_ERROR, "docker/apt-install", "docker/lock"]
 
@@ -56,7 +63,9 @@ def test_twins_are_configured_alike(shell_environment):
 def test_base_image_without_an_engine_says_what_to_do(shell_environment):
     if shutil.which("docker", path=shell_environment["PATH"]) is None:
         pytest.skip("the docker command is not installed")
-    done = run(shell_environment, ".ci/base-image", DOCKER_HOST="unix:///nonexistent.sock", status=1)
+    done = run(
+        shell_environment, ".ci/base-image", DOCKER_HOST="unix:///nonexistent.sock", status=1
+    )
     assert ".ci/engine start" in done.stderr
 
 
@@ -65,7 +74,9 @@ def test_engine_that_does_not_run(shell_environment, tmp_path):
     assert run(shell_environment, ".ci/engine", "status", **home).returncode == 3
     done = run(shell_environment, ".ci/engine", "exec", "docker", "ps", **home)
     assert done.returncode == 1 and ".ci/engine start" in done.stderr
-    assert run(shell_environment, ".ci/engine", "stop", **home).stdout == ".ci/engine: not running\n"
+    assert (
+        run(shell_environment, ".ci/engine", "stop", **home).stdout == ".ci/engine: not running\n"
+    )
 
 
 def test_engine_prints_settings_that_a_shell_may_evaluate(shell_environment, tmp_path):
@@ -100,7 +111,9 @@ def test_engine_stops_no_process_but_its_own(shell_environment, tmp_path):
 
 
 def test_engine_ignores_a_relative_cache(shell_environment, tmp_path):
-    done = run(shell_environment, ".ci/engine", "--help", XDG_CACHE_HOME="cache", HOME=str(tmp_path))
+    done = run(
+        shell_environment, ".ci/engine", "--help", XDG_CACHE_HOME="cache", HOME=str(tmp_path)
+    )
     assert f"(now {tmp_path}/.cache/ft-twins/engine)" in done.stdout
 
 
@@ -121,7 +134,9 @@ def test_ci_runs_every_series_from_a_suite_that_has_it():
     named = re.findall(r'\{series: "([\d.]+)", suite: (\w+)\}', workflow)
     assert [series for series, _ in named] == list(SERIES)
     for series, suite in named:
-        done = completed([CHECKOUT / "docker" / "fetch-cpython", "--default-suite", series], status=0)
+        done = completed(
+            [CHECKOUT / "docker" / "fetch-cpython", "--default-suite", series], status=0
+        )
         assert done.stdout.strip() == suite
     for command in re.findall(r"\./twins (\w+)", workflow):
         assert command in VERBS

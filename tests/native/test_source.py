@@ -25,7 +25,9 @@ NOT_USED = r"""
     so many, midst, (?:the|its|a|at|very) begin, for ever, anew, thereby, whoever, meanwhile, of the user's, its like,
     (?:is|are) taken for, (?:is|are) told, what of the
 """
-PATTERN = re.compile(r"\b(?:" + re.sub(r",\s+", "|", NOT_USED.strip()).replace(" ", r"(?:\s|#)+") + r")\b", re.I)
+PATTERN = re.compile(
+    r"\b(?:" + re.sub(r",\s+", "|", NOT_USED.strip()).replace(" ", r"(?:\s|#)+") + r")\b", re.I
+)
 
 
 def found_words(text):
@@ -36,7 +38,10 @@ def found_words(text):
 def test_words_are_plain():
     found = []
     for path in FILES:
-        found += [f"{path.relative_to(CHECKOUT)}:{line}: {words!r}" for line, words in found_words(path.read_text())]
+        found += [
+            f"{path.relative_to(CHECKOUT)}:{line}: {words!r}"
+            for line, words in found_words(path.read_text())
+        ]
     assert not found, "\n".join(found)
 
 
@@ -66,4 +71,9 @@ def test_no_function_word_is_a_name(folder):
 
 def test_function_words_are_found():
     source = "found = 1\nfor each in (lambda what: what)(found):\n    given: int\ny.own = here"
-    assert FUNCTION_WORDS & {name for _, name in bound_names(source)} == {"found", "each", "what", "given"}
+    assert FUNCTION_WORDS & {name for _, name in bound_names(source)} == {
+        "found",
+        "each",
+        "what",
+        "given",
+    }

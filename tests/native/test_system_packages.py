@@ -1,4 +1,6 @@
-"""Missing Debian packages: `./twins` asks, installs or prints the command, depending on the user and the terminal."""
+"""Missing Debian packages: `./twins` asks, installs or prints the command, depending on the user
+and the terminal.
+"""
 
 import os
 import pty
@@ -33,15 +35,26 @@ def test_missing_packages_come_as_one_command(shell_environment):
         open(os.path.join(directory, "status"), "w").close()
         done = completed(
             [*nobody, TWINS, "setup"],
-            env={**shell_environment, "XDG_CACHE_HOME": directory, "DPKG_ADMINDIR": directory, "PATH": "/usr/bin:/bin"},
+            env={
+                **shell_environment,
+                "XDG_CACHE_HOME": directory,
+                "DPKG_ADMINDIR": directory,
+                "PATH": "/usr/bin:/bin",
+            },
         )
     assert done.returncode == 3, done.stderr
-    command = next(line for line in done.stderr.splitlines() if "sudo apt-get install" in line or "&& sudo" in line)
+    command = next(
+        line
+        for line in done.stderr.splitlines()
+        if "sudo apt-get install" in line or "&& sudo" in line
+    )
     assert "build-essential" in command and "libssl-dev" in command
 
 
 def read_question(terminal):
-    """Return what a pseudo-terminal shows up to "[y/N]", or all of it if that does not come within minutes."""
+    """Return what a pseudo-terminal shows up to "[y/N]", or all of it if that does not come within
+    minutes.
+    """
     shown = ""
     # What is written at one end arrives at the other a moment later.
     while "[y/N]" not in shown and select.select([terminal], [], [], 300)[0]:
@@ -61,7 +74,9 @@ def read_question(terminal):
         (False, None, "y\n", True),
     ],
 )
-def test_root_is_asked_at_a_terminal(monkeypatch, capsys, tmp_path, agreed, variable, typed, installs):
+def test_root_is_asked_at_a_terminal(
+    monkeypatch, capsys, tmp_path, agreed, variable, typed, installs
+):
     if os.geteuid() != 0:
         pytest.skip("others are told what to type")
     for name in ("updates", "info"):
@@ -84,7 +99,9 @@ def test_root_is_asked_at_a_terminal(monkeypatch, capsys, tmp_path, agreed, vari
         if installs:
             assert machine.install_command(["gcc", "make"], agreed)[-2:] == ["gcc", "make"]
         else:
-            with pytest.raises(TwinsError, match="apt-get install -y --no-install-recommends gcc make"):
+            with pytest.raises(
+                TwinsError, match="apt-get install -y --no-install-recommends gcc make"
+            ):
                 machine.install_command(["gcc", "make"], agreed)
         if typed:
             screen.flush()
@@ -106,7 +123,9 @@ def test_a_question_that_nobody_would_see_is_not_asked(monkeypatch, capsys):
 
 @pytest.fixture
 def notebook():
-    """A pseudo-terminal as that in which IPython runs `!./twins ...`. A question would be answered with no."""
+    """A pseudo-terminal as that in which IPython runs `!./twins ...`. A question would be answered
+    with no.
+    """
     ours, theirs = pty.openpty()
     with open(ours, "wb", buffering=0) as person, open(theirs, "w+b", buffering=0) as terminal:
         person.write(b"n\n")
@@ -128,7 +147,9 @@ def test_a_notebook_without_python_is_not_asked(bare, notebook):
 
 @pytest.fixture
 def bare(tmp_path):
-    """A PATH with what the shell script ./twins needs, without python3; `bare(uid, apt)` completes it."""
+    """A PATH with what the shell script ./twins needs, without python3; `bare(uid, apt)` completes
+    it.
+    """
 
     def program(name, *lines):
         path = tmp_path / name
@@ -146,7 +167,8 @@ def bare(tmp_path):
                 f'echo apt-get "$@" >>{tmp_path}/apt.log',
                 # The new python3 passes the check of its version and says how it was started.
                 'case "$*" in *" install "*)',
-                f'printf \'#!/bin/sh\\n[ "$2" = -c ] || echo runs "$@"\\n\' >{python}; chmod +x {python} ;; esac',
+                f'printf \'#!/bin/sh\\n[ "$2" = -c ] || echo runs "$@"\\n\' >{python}; chmod '
+                f"+x {python} ;; esac",
             )
         return {"PATH": str(tmp_path)}
 
@@ -160,7 +182,10 @@ def start_without_python(environment, status, **streams):
 def test_without_python_a_user_is_told_all_that_a_build_needs_in_one_line(bare):
     done = start_without_python(bare(1000), status=3)
     (line,) = done.stderr.splitlines()
-    assert "sudo apt-get update && sudo apt-get install -y --no-install-recommends python3 python3-venv " in line
+    assert (
+        "sudo apt-get update && sudo apt-get install -y --no-install-recommends python3 "
+        "python3-venv " in line
+    )
     assert set(WANTED) < set(line.split())
 
 
@@ -174,17 +199,24 @@ def test_without_python_and_apt_docker_is_named(bare, uid):
 def test_without_python_and_terminal_root_installs_it_and_goes_on(bare, tmp_path):
     done = start_without_python(bare(0), status=0)
     assert "installing python3" in done.stderr
-    assert "apt-get -q install -y --no-install-recommends python3\n" in (tmp_path / "apt.log").read_text()
+    assert (
+        "apt-get -q install -y --no-install-recommends python3\n"
+        in (tmp_path / "apt.log").read_text()
+    )
     assert done.stdout == f"runs -E -B {CHECKOUT}/native bench --quick\n"
 
 
-@pytest.mark.parametrize(("typed", "installs"), [("y\n", True), ("n\n", False), ("\n", False), ("\4", False)])
+@pytest.mark.parametrize(
+    ("typed", "installs"), [("y\n", True), ("n\n", False), ("\n", False), ("\4", False)]
+)
 def test_without_python_root_is_asked_at_a_terminal(bare, tmp_path, typed, installs):
     ours, theirs = pty.openpty()
     with open(ours, "r+b", buffering=0) as person, open(theirs, "w+b", buffering=0) as terminal:
         person.write(typed.encode())
         status = 0 if installs else 3
-        start_without_python(bare(0), status, stdin=terminal, stderr=terminal, stdout=subprocess.PIPE)
+        start_without_python(
+            bare(0), status, stdin=terminal, stderr=terminal, stdout=subprocess.PIPE
+        )
         shown = read_question(ours)
     assert "Install python3? [y/N]" in shown
     assert (tmp_path / "apt.log").exists() == installs

@@ -22,7 +22,11 @@ def python(title, code):
 
 
 def test_a_failed_run_is_named_and_the_others_go_on(capsys):
-    runs = [python("one", "print('said')"), python("two", "raise SystemExit(3)"), python("three", "")]
+    runs = [
+        python("one", "print('said')"),
+        python("two", "raise SystemExit(3)"),
+        python("three", ""),
+    ]
     assert testing.run(runs, selection=False) == 1
     shown = capsys.readouterr()
     assert "== one: passed in 0:00\nsaid\n" in shown.out and "== two: FAILED" in shown.out
@@ -32,7 +36,9 @@ def test_a_failed_run_is_named_and_the_others_go_on(capsys):
 
 @pytest.mark.parametrize("selection", [True, False])
 def test_nothing_selected_is_no_failure_of_a_selection(selection):
-    assert testing.run([python("none", "raise SystemExit(5)")], selection) == (0 if selection else 1)
+    assert testing.run([python("none", "raise SystemExit(5)")], selection) == (
+        0 if selection else 1
+    )
 
 
 def test_ctrl_c_reaches_every_run_and_their_reports_are_shown(capsys):
@@ -45,7 +51,11 @@ def test_ctrl_c_reaches_every_run_and_their_reports_are_shown(capsys):
     runs = [python(str(number), waits) for number in range(together + 1)]
 
     def interrupt():
-        wait_until(lambda: all(run.process and os.fstat(run.output.fileno()).st_size for run in runs[:together]))
+        wait_until(
+            lambda: all(
+                run.process and os.fstat(run.output.fileno()).st_size for run in runs[:together]
+            )
+        )
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
@@ -76,7 +86,9 @@ def test_an_interruption_while_a_run_starts_ends_that_run(monkeypatch, number):
 
 def test_quick_runs_are_of_folders_that_exist():
     for run in testing.quick_runs(TWIN, ["-k", "order"]):
-        paths = [Path(part.removeprefix("--ignore=")) for part in run.command if str(CHECKOUT) in part]
+        paths = [
+            Path(part.removeprefix("--ignore=")) for part in run.command if str(CHECKOUT) in part
+        ]
         assert paths and all(path.is_dir() for path in paths) and "--quick" in run.command
 
 
@@ -86,15 +98,24 @@ def test_quick_runs_are_of_folders_that_exist():
 def test_named_files_run_alone(named):
     (run,) = testing.chosen([TWIN], ["-x", named])
     assert run.command[1:] == ["-m", "pytest", "-x", named]
-    assert not testing.chosen([TWIN], ["-k", "loader", "--durations=5", "tests", "tests/nothing.py", "bench"])
+    assert not testing.chosen(
+        [TWIN], ["-k", "loader", "--durations=5", "tests", "tests/nothing.py", "bench"]
+    )
 
 
 def test_a_run_of_both_twins_has_every_folder_of_tests():
     runs = testing.all_runs({"ft": TWIN, "gil": TWIN}, ["-k", "order"])
     named = {
-        Path(part).relative_to(CHECKOUT / "tests").parts[0] for run in runs for part in run.command if "/tests/" in part
+        Path(part).relative_to(CHECKOUT / "tests").parts[0]
+        for run in runs
+        for part in run.command
+        if "/tests/" in part
     }
-    folders = {path.name for path in (CHECKOUT / "tests").iterdir() if path.is_dir() and any(path.rglob("test_*.py"))}
+    folders = {
+        path.name
+        for path in (CHECKOUT / "tests").iterdir()
+        if path.is_dir() and any(path.rglob("test_*.py"))
+    }
     assert named == folders
 
 
@@ -105,7 +126,8 @@ def test_sigterm_ends_every_run_too_and_one_that_does_not_report_is_killed(capsy
         "faulthandler.enable()\n"
         "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         "def hangs():\n"
-        "    print('started', subprocess.Popen(['sleep', '3600']).pid, flush=True); time.sleep(3600)\n"
+        "    print('started', subprocess.Popen(['sleep', '3600']).pid, flush=True); "
+        "time.sleep(3600)\n"
         "hangs()"
     )
     run = python("one", hangs)

@@ -16,11 +16,15 @@ from tests.checkout import CHECKOUT, locked
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("verb", ["", "setup", "info", "exec", "bench", "repro", "test", "audit", "clean"])
+@pytest.mark.parametrize(
+    "verb", ["", "setup", "info", "exec", "bench", "repro", "test", "audit", "clean"]
+)
 def test_help_teaches(twins, verb):
     done = twins(*verb.split(), "--help", status=0)
     assert "usage:" in done.stdout.lower()
-    assert verb != "repro" or all(w in done.stdout for w in ("NO WALLS", "REPRO_THREADS", "exit status", "PEP 723"))
+    assert verb != "repro" or all(
+        w in done.stdout for w in ("NO WALLS", "REPRO_THREADS", "exit status", "PEP 723")
+    )
 
 
 def test_a_reader_may_have_had_enough(shell_environment):
@@ -33,14 +37,32 @@ def test_a_reader_may_have_had_enough(shell_environment):
 
 
 def test_closed_standard_streams_are_empty_ones(shell_environment):
-    code = "import sys; sys.exit(None in (sys.stdin, sys.stdout, sys.stderr) or len(sys.stdin.read()))"
-    line = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", CHECKOUT / "twins", "exec", "ft", "python", "-c", code]
+    code = (
+        "import sys; sys.exit(None in (sys.stdin, sys.stdout, sys.stderr) or len(sys.stdin.read()))"
+    )
+    line = [
+        "sh",
+        "-c",
+        'exec "$@" <&- >&- 2>&-',
+        "sh",
+        CHECKOUT / "twins",
+        "exec",
+        "ft",
+        "python",
+        "-c",
+        code,
+    ]
     assert subprocess.run(line, env=shell_environment).returncode == 0
 
 
 def test_no_program_of_ours_ends_at_a_prompt(shell_environment):
-    line, variables = [CHECKOUT / "twins", "bench", "--list"], {**shell_environment, "PYTHONINSPECT": "1"}
-    done = subprocess.run(line, env=variables, input="print('a', 'prompt')", capture_output=True, text=True)
+    line, variables = (
+        [CHECKOUT / "twins", "bench", "--list"],
+        {**shell_environment, "PYTHONINSPECT": "1"},
+    )
+    done = subprocess.run(
+        line, env=variables, input="print('a', 'prompt')", capture_output=True, text=True
+    )
     assert done.returncode == 0 and "a prompt" not in done.stdout and ">>>" not in done.stderr
 
 
@@ -62,15 +84,21 @@ HOSTILE = {
 
 
 def test_every_variable_of_python_is_cleared_or_known_to_say_nothing():
-    listed = subprocess.run([sys.executable, "--help-env"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        [sys.executable, "--help-env"], capture_output=True, text=True, check=True
+    ).stdout
     names = set(re.findall(r"^(PYTHON\w+) *:", listed, re.MULTILINE))
     assert len(names) > 25 and names <= {*CLEARED, *KEPT.split()}
 
 
-@pytest.mark.parametrize("command", [["bench", "--list"], ["audit", "data.py:numbers", "--json"], ["info", "--json"]])
+@pytest.mark.parametrize(
+    "command", [["bench", "--list"], ["audit", "data.py:numbers", "--json"], ["info", "--json"]]
+)
 def test_variables_of_python_do_not_change_what_is_said(twins, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "data.py").write_text("import os, sys\nassert sys.flags.optimize == 0\nnumbers = list(range(64))\n")
+    (tmp_path / "data.py").write_text(
+        "import os, sys\nassert sys.flags.optimize == 0\nnumbers = list(range(64))\n"
+    )
     plain, hostile = twins(*command), twins(*command, **HOSTILE)
     assert (hostile.returncode, hostile.stderr) == (plain.returncode, plain.stderr), hostile
     said = [re.sub(r"\d+", "N", each.stdout) for each in (plain, hostile)]
@@ -90,12 +118,18 @@ def test_dask_may_come_from_pythonpath(tmp_path, monkeypatch):
 
 def test_a_command_of_the_users_gets_the_variables_of_python(twins):
     code = "import sys; print(sys.flags.optimize, sys.flags.safe_path, sys.flags.dev_mode)"
-    variables = {"PYTHONOPTIMIZE": "2", "PYTHONSAFEPATH": "1", "PYTHONDEVMODE": "1", "PYTHONHOME": "/nowhere"}
+    variables = {
+        "PYTHONOPTIMIZE": "2",
+        "PYTHONSAFEPATH": "1",
+        "PYTHONDEVMODE": "1",
+        "PYTHONHOME": "/nowhere",
+    }
     assert twins("exec", "ft", "python", "-c", code, **variables).stdout == "2 True True\n"
 
 
 @pytest.mark.parametrize(
-    ("verb", "said"), [("frobnicate", "choose from"), ("benhc", "there is no verb 'benhc': did you mean 'bench'?")]
+    ("verb", "said"),
+    [("frobnicate", "choose from"), ("benhc", "there is no verb 'benhc': did you mean 'bench'?")],
 )
 def test_unknown_verb_is_a_usage_error(twins, verb, said):
     done = twins(verb, status=2)
@@ -111,17 +145,25 @@ def test_an_interrupted_verb_says_so_in_a_line(monkeypatch, capsys):
     assert capsys.readouterr().err == "\ntwins: interrupted\n"
 
 
-@pytest.mark.parametrize(("twin", "disabled", "enabled"), [("ft", "1", "False"), ("gil", "0", "True")])
+@pytest.mark.parametrize(
+    ("twin", "disabled", "enabled"), [("ft", "1", "False"), ("gil", "0", "True")]
+)
 def test_exec_runs_in_the_twin(twins, output_of, twin, disabled, enabled):
     code = "print(sysconfig.get_config_var('Py_GIL_DISABLED'), sys._is_gil_enabled())"
-    assert output_of(twin, f"import sys, sysconfig, loader, bench; {code}").split() == [disabled, enabled]
+    assert output_of(twin, f"import sys, sysconfig, loader, bench; {code}").split() == [
+        disabled,
+        enabled,
+    ]
     # The environment is complete, except for triton (docker/requirements.in says why).
     done = twins("exec", twin, "pip", "check")
-    assert done.stdout.strip() == f"torch {locked('torch')} requires triton, which is not installed."
+    assert (
+        done.stdout.strip() == f"torch {locked('torch')} requires triton, which is not installed."
+    )
 
 
 def test_a_notebooks_backend_of_matplotlib_stays_in_its_environment(twins):
-    backend = "module://matplotlib_inline.backend_inline"  # what ipykernel sets, and the twins have no such module
+    # what ipykernel sets, and the twins have no such module
+    backend = "module://matplotlib_inline.backend_inline"
     twins("exec", "ft", "python", "-c", "import matplotlib.figure", MPLBACKEND=backend, status=0)
 
 
@@ -135,7 +177,10 @@ def test_freed_memory_is_kept_for_a_second_unless_the_user_says_otherwise(twins,
 
 def test_images_keep_freed_memory_as_long():
     for twin in ("ft", "gil"):
-        assert f"MIMALLOC_PURGE_DELAY={build.PURGE_DELAY}\n" in (CHECKOUT / f"Dockerfile.{twin}").read_text()
+        assert (
+            f"MIMALLOC_PURGE_DELAY={build.PURGE_DELAY}\n"
+            in (CHECKOUT / f"Dockerfile.{twin}").read_text()
+        )
 
 
 def test_exec_passes_the_exit_code_on(twins):
@@ -166,7 +211,9 @@ def test_second_use_starts_at_once(twins):
 
 
 def test_info_shows_lines_as_they_are_known(start_twins):
-    """Those of the first twin come before any package is imported, and both twins are described at once."""
+    """Those of the first twin come before any package is imported, and both twins are described at
+    once.
+    """
     process = start_twins("info")
     lines = iter(process.stdout.readline, "")
     assert next(lines).startswith("== ft: ") and next(lines).startswith("Python ")
@@ -187,7 +234,10 @@ def test_info_tells_what_the_twins_are(twins):
         interpreter = info[twin]["interpreter"]
         assert interpreter["twin"] == twin
         assert ("--disable-gil" in interpreter["config_args"]) == (twin == "ft")
-        states = {package["name"]: package["gil_enabled_after_import"] for package in info[twin]["imports"]}
+        states = {
+            package["name"]: package["gil_enabled_after_import"]
+            for package in info[twin]["imports"]
+        }
         assert set(states.values()) == {twin == "gil"} and "torch" in states
 
 
@@ -228,14 +278,18 @@ def test_wrong_usage_is_refused_before_anything_is_built(twins, tmp_path, argume
 def test_bench_builds_nothing_for_results_that_it_may_not_write(twins, tmp_path):
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
-    done = twins("bench", "--quick", "--out", str(locked / "results"), XDG_CACHE_HOME=str(tmp_path / "cache"))
+    done = twins(
+        "bench", "--quick", "--out", str(locked / "results"), XDG_CACHE_HOME=str(tmp_path / "cache")
+    )
     assert done.returncode == 2 and f"cannot write results to {locked}/results" in done.stderr
     assert list(tmp_path.iterdir()) == [locked]
 
 
 def test_bench_offers_no_choice_of_twins(twins):
     done = twins("bench", "--help")
-    assert done.returncode == 0 and "--twin" not in done.stdout and "measured alone" not in done.stdout
+    assert (
+        done.returncode == 0 and "--twin" not in done.stdout and "measured alone" not in done.stdout
+    )
 
 
 def test_audit_of_a_dataset_of_the_callers_folder(twins, tmp_path):

@@ -1,8 +1,10 @@
-"""The scenarios as a program for another one to read: python -m tests.stress [--minutes M] [--seed N] [-k EXPRESSION].
+"""The scenarios as a program for another one to read: python -m tests.stress [--minutes M] [--seed
+N] [-k EXPRESSION].
 
-Runs test_scenarios.py in pytest, whose arguments it takes. Its stdout has a line of JSON for each thing that is
-known: first {"source": SHA-256 of the suite, "scenarios": [names]}, then what each scenario did (engine.run) as
-soon as it has ended. What pytest says is on stderr; the exit status is pytest's.
+Runs test_scenarios.py in pytest, whose arguments it takes. Its stdout has a line of JSON for each
+thing that is known: first {"source": SHA-256 of the suite, "scenarios": [names]}, then what each
+scenario did (engine.run) as soon as it has ended. What pytest says is on stderr; the exit status is
+pytest's.
 """
 
 import hashlib
@@ -22,7 +24,9 @@ def source() -> str:
     """Return the SHA-256 over names and contents of the suite's files."""
     digest = hashlib.sha256()
     for path in sorted(HERE.rglob("*.py")):
-        digest.update(f"{path.relative_to(HERE)}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\0".encode())
+        digest.update(
+            f"{path.relative_to(HERE)}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\0".encode()
+        )
     return digest.hexdigest()
 
 
@@ -40,7 +44,12 @@ class _Lines:
     def pytest_collection_finish(self, session):
         self._seed = session.config.getoption("--seed")
         self._scenarios = {item.nodeid: item.callspec.params["scenario"] for item in session.items}
-        self._write({"source": source(), "scenarios": [engine.name_of(each) for each in self._scenarios.values()]})
+        self._write(
+            {
+                "source": source(),
+                "scenarios": [engine.name_of(each) for each in self._scenarios.values()],
+            }
+        )
 
     def pytest_runtest_logreport(self, report):
         results = [value for name, value in report.user_properties if name == "stress"]
@@ -65,7 +74,8 @@ def main() -> int:
     os.dup2(2, 1)
     os.environ.pop("PYTEST_ADDOPTS", None)  # of somebody who tests something else
     return pytest.main(
-        [str(HERE / "test_scenarios.py"), "-q", "-p", "no:cacheprovider", *sys.argv[1:]], plugins=[_Lines(lines)]
+        [str(HERE / "test_scenarios.py"), "-q", "-p", "no:cacheprovider", *sys.argv[1:]],
+        plugins=[_Lines(lines)],
     )
 
 

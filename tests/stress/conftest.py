@@ -54,7 +54,9 @@ class _Nursery:
         return json.loads(answer)
 
     def stop(self):
-        """End the process, which ends and removes all that scenarios have started and left behind."""
+        """End the process, which ends and removes all that scenarios have started and left
+        behind.
+        """
         if self._process is not None:
             end(self._process, HANG)
             self._process = None
@@ -62,7 +64,9 @@ class _Nursery:
 
 @pytest.fixture(scope="session", autouse=True)
 def temporary_files():
-    """Make no folder for temporary files: the nursery has one, which it removes even if these tests are killed."""
+    """Make no folder for temporary files: the nursery has one, which it removes even if these tests
+    are killed.
+    """
 
 
 @pytest.fixture(scope="session")
@@ -74,7 +78,9 @@ def nursery():
 
 @pytest.fixture
 def run_scenario(nursery, request):
-    """Return a function that runs a scenario for some seconds and returns its result (``engine.run``)."""
+    """Return a function that runs a scenario for some seconds and returns its result
+    (``engine.run``).
+    """
 
     def run(scenario, seconds, limit=HANG):
         return nursery.run(scenario, seconds, request.config.getoption("--seed"), limit)
@@ -84,7 +90,9 @@ def run_scenario(nursery, request):
 
 @pytest.fixture
 def stress(run_scenario, share_of_minutes, request):
-    """Return a function that runs a scenario for its share of the time, and fails the test with it."""
+    """Return a function that runs a scenario for its share of the time, and fails the test
+    with it.
+    """
 
     def run(scenario):
         result = run_scenario(scenario, share_of_minutes(SECONDS))
@@ -124,7 +132,12 @@ def _record(path, result):
         kept.append(result)
         file.truncate(0)
         json.dump(
-            {"version": 1, "results": sorted(kept, key=lambda r: (r["scenario"], r["configuration"]))}, file, indent=1
+            {
+                "version": 1,
+                "results": sorted(kept, key=lambda r: (r["scenario"], r["configuration"])),
+            },
+            file,
+            indent=1,
         )
 
 
@@ -132,7 +145,10 @@ def pytest_collection_modifyitems(config, items):
     # A soak takes what it was given, and then some to end.
     seconds = 60 * (config.getoption("--minutes") or 0)
     for item in items:
-        if Path(__file__).parent in item.path.parents and item.get_closest_marker("timeout") is None:
+        if (
+            Path(__file__).parent in item.path.parents
+            and item.get_closest_marker("timeout") is None
+        ):
             item.add_marker(pytest.mark.timeout(seconds + 3 * HANG + 60))
 
 

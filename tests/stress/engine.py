@@ -1,8 +1,9 @@
 """Runner of one scenario: rounds in which several threads do their step at once.
 
-A scenario is a class. Made with a seeded random generator, its ``step(thread, rng)`` is called once by each
-thread, all released by one barrier, and then its ``check()`` by one thread while no other runs. Whatever
-either raises is a failure. Threads are switched every microsecond where there is a GIL.
+A scenario is a class. Made with a seeded random generator, its ``step(thread, rng)`` is called once
+by each thread, all released by one barrier, and then its ``check()`` by one thread while no other
+runs. Whatever either raises is a failure. Threads are switched every microsecond where there is a
+GIL.
 """
 
 import contextlib
@@ -27,11 +28,15 @@ class Scenario:
 
     threads = THREADS
     pauses = False
-    """Whether lines of the scenario's own are followed by short pauses at random, in which others come in."""
+    """Whether lines of the scenario's own are followed by short pauses at random, in which others
+    come in.
+    """
     iterations: int | None = None
     """Maximum number of rounds; None: as many as there is time for."""
     known = ""
-    """What is known not to be safe upstream, with its link, where the scenario has to keep clear of that."""
+    """What is known not to be safe upstream, with its link, where the scenario has to keep clear of
+    that.
+    """
 
     def __init__(self, rng: random.Random) -> None:
         """Make what the threads share in this round."""
@@ -71,7 +76,8 @@ class _Rounds:
     def _begin(self) -> None:
         limit = self.scenario.iterations
         self.over = bool(self.failures) or (
-            self.count > 0 and (time.monotonic() >= self._deadline or (limit is not None and self.count >= limit))
+            self.count > 0
+            and (time.monotonic() >= self._deadline or (limit is not None and self.count >= limit))
         )
         if not self.over:
             self._guarded("making the round", self._make)
@@ -106,8 +112,8 @@ class _Rounds:
 def run(scenario: type[Scenario], seconds: float, seed: int = 0) -> dict[str, Any]:
     """Run *scenario* for *seconds*, to its first failure.
 
-    Returns plain JSON: scenario, configuration, threads, seed, known, iterations, seconds, failures, outcome.
-    The caller limits the time: threads that hang are waited for without end.
+    Returns plain JSON: scenario, configuration, threads, seed, known, iterations, seconds,
+    failures, outcome. The caller limits the time: threads that hang are waited for without end.
     """
     scenario.set_up()
     begin = time.monotonic()

@@ -1,11 +1,13 @@
 """A process that forks one child per scenario: python -m tests.stress.nursery.
 
-So a scenario that crashes or hangs takes nothing with it, and importing torch is paid for once. Reads
-requests, a line of JSON each, from stdin: {"scenario": "module:Class", "seconds": S, "seed": N, "limit": S}.
-Answers with a line: what ``engine.run`` returns, or {"outcome": "crashed" or "hung", "failures": [stacks]}.
+So a scenario that crashes or hangs takes nothing with it, and importing torch is paid for once.
+Reads requests, a line of JSON each, from stdin: {"scenario": "module:Class", "seconds": S, "seed":
+N, "limit": S}. Answers with a line: what ``engine.run`` returns, or {"outcome": "crashed" or
+"hung", "failures": [stacks]}.
 
-It has no thread of its own when it forks. When its stdin ends, its parent has gone, and it ends at once with
-all that scenarios have started, and removes their temporary files: it leads a session, whose processes it kills.
+It has no thread of its own when it forks. When its stdin ends, its parent has gone, and it ends at
+once with all that scenarios have started, and removes their temporary files: it leads a session,
+whose processes it kills.
 """
 
 import contextlib
@@ -84,7 +86,9 @@ def _child(request: dict[str, Any], answer: Any, stacks: Any) -> None:
 
 
 def _wait(child: int, seconds: float) -> bool:
-    """True if *child* ended within *seconds*; it stays to be waited for. Raises EOFError if the parent has gone."""
+    """True if *child* ended within *seconds*; it stays to be waited for. Raises EOFError if the
+    parent has gone.
+    """
     descriptor = os.pidfd_open(child)
     try:
         # One request at a time: until it is answered, nothing comes from stdin but its end.

@@ -1,7 +1,7 @@
 """Every scenario of tests/stress/scenarios, each in its own process.
 
-Default: a moment each. `--minutes 30` shares that time among them; `--seed` chooses other random numbers;
-`--stress-report FILE` collects what each did.
+Default: a moment each. `--minutes 30` shares that time among them; `--seed` chooses other random
+numbers; `--stress-report FILE` collects what each did.
 """
 
 import pytest

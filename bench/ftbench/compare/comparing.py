@@ -1,10 +1,11 @@
-"""Comparison of two runs, A and B, of different machines, versions or commits, from their results.json alone.
+"""Comparison of two runs, A and B, of different machines, versions or commits, from their
+results.json alone.
 
-Ratios within a run change with the software; candidates' values change with the machine's speed and load, too. A change
-is B's geometric mean divided by A's. Welch's t on the logarithms gives its interval (B. L. Welch, "The generalization
-of Student's problem", Biometrika 34, 1947). Its variance includes that of two hours (ftbench.stats.hours): without it,
-34% of pairs of simulated runs of one unchanged thing had changed. ftbench.stats.comparisons judges changes as it judges
-ratios.
+Ratios within a run change with the software; candidates' values change with the machine's speed and
+load, too. A change is B's geometric mean divided by A's. Welch's t on the logarithms gives its
+interval (B. L. Welch, "The generalization of Student's problem", Biometrika 34, 1947). Its variance
+includes that of two hours (ftbench.stats.hours): without it, 34% of pairs of simulated runs of one
+unchanged thing had changed. ftbench.stats.comparisons judges changes as it judges ratios.
 """
 
 import math
@@ -19,7 +20,14 @@ from ftbench.plan.metrics import METRICS
 from ftbench.plan.scenario import OWN
 from ftbench.report import run_words
 from ftbench.stats.comparisons import judge
-from ftbench.stats.hours import USUAL, USUAL_OF_VALUES, Deviation, RunFigure, degrees_of_sum, deviation
+from ftbench.stats.hours import (
+    USUAL,
+    USUAL_OF_VALUES,
+    Deviation,
+    RunFigure,
+    degrees_of_sum,
+    deviation,
+)
 from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS, Ratio, exponential, logarithms
 
 NO_HOURS = Deviation(0.0)
@@ -34,9 +42,13 @@ class FigureChange(Ratio):
     """Title of the candidate, or of the comparison."""
     metric: str
     is_ratio: bool
-    """True if the figure is a ratio of two candidates, False if it is one candidate's value in the metric's unit."""
+    """True if the figure is a ratio of two candidates, False if it is one candidate's value in the
+    metric's unit.
+    """
     a: float
-    """The figure in run A: the geometric mean of a ratio over the rounds, or of a candidate's value over its trials."""
+    """The figure in run A: the geometric mean of a ratio over the rounds, or of a candidate's value
+    over its trials.
+    """
     b: float
     hours: Deviation
     """The deviation between two runs at different hours, which the interval includes."""
@@ -49,18 +61,24 @@ class FigureChange(Ratio):
 
 @dataclass
 class RunComparison:
-    """The differences between two runs, A and B: in their environments, figures and thread-safety outcomes."""
+    """The differences between two runs, A and B: in their environments, figures and thread-safety
+    outcomes.
+    """
 
     differences: list[tuple[str, str, str]] = field(default_factory=list)
     """(what, in A, in B): machine, interpreters, packages, commit, options."""
     cautions: list[str] = field(default_factory=list)
     left_out: list[tuple[str, str]] = field(default_factory=list)
-    """(what, why) of everything that is not compared, since one run lacks it or its work differs."""
+    """(what, why) of everything that is not compared, since one run lacks it or its work
+    differs.
+    """
     changes: list[FigureChange] = field(default_factory=list)
     outcomes: list[str] = field(default_factory=list)
     """Scenarios of the thread-safety suite whose outcome changed, in words."""
     runs: int = 0
-    """Largest number of runs like A or B that told the deviation between hours of a figure; 0 if it is assumed."""
+    """Largest number of runs like A or B that told the deviation between hours of a figure; 0 if it
+    is assumed.
+    """
 
     @property
     def beyond_noise(self) -> list[FigureChange]:
@@ -68,7 +86,9 @@ class RunComparison:
         return [c for c in self.changes if c.shown]
 
     def figures(self, scenario: str, is_ratio: bool) -> list[FigureChange]:
-        """Return a scenario's changes: of ratios if *is_ratio*, else of values. The largest come first, noise last."""
+        """Return a scenario's changes: of ratios if *is_ratio*, else of values. The largest come
+        first, noise last.
+        """
         changes = (c for c in self.changes if (c.scenario, c.is_ratio) == (scenario, is_ratio))
         return sorted(changes, key=lambda c: -abs(math.log(c.ratio)) if c.shown else 0)
 
@@ -76,15 +96,24 @@ class RunComparison:
 def compare(a: Results, b: Results, sets: Sequence[Sequence[Results]] = ()) -> RunComparison:
     """Return the differences between the runs A and B.
 
-    sets: runs like A, and runs like B, of other hours; each set is of one machine with equal settings and software.
+    sets: runs like A, and runs like B, of other hours; each set is of one machine with equal
+    settings and software.
     """
     result = RunComparison(_differences(a, b), [*_cautions("A", a), *_cautions("B", b)])
     if any(title in HARDWARE and UNKNOWN not in values for title, *values in result.differences):
-        result.cautions.append("A and B ran on different machines: values compare these, and only ratios the software")
+        result.cautions.append(
+            "A and B ran on different machines: values compare these, and only ratios the software"
+        )
     scenarios = [{s.name: s for s in run.scenarios} for run in (a, b)]
     for name in _in_both(result, "", "measured", scenarios):
         in_a, in_b = (by_name[name] for by_name in scenarios)
-        _scenario(result, in_a, in_b, _comparable_cases(result, (a, in_a), (b, in_b)), _like(sets, a, b, name))
+        _scenario(
+            result,
+            in_a,
+            in_b,
+            _comparable_cases(result, (a, in_a), (b, in_b)),
+            _like(sets, a, b, name),
+        )
     result.runs = max((change.hours.runs for change in result.changes), default=0)
     _stress(result, a.stress, b.stress)
     judge(result.changes)
@@ -100,11 +129,20 @@ def _differences(a: Results, b: Results) -> list[tuple[str, str, str]]:
 
 
 def _in_both(
-    result: RunComparison, where: str, done: str, pair: Sequence[Mapping[str, object]], titles: Mapping[str, str] = {}
+    result: RunComparison,
+    where: str,
+    done: str,
+    pair: Sequence[Mapping[str, object]],
+    titles: Mapping[str, str] = {},
 ) -> list[str]:
-    """Return the keys that both runs have. Add those of only one run to `result.left_out`, with `where` as a prefix."""
+    """Return the keys that both runs have. Add those of only one run to `result.left_out`, with
+    `where` as a prefix.
+    """
     a, b = pair
-    for run, alone in (("A", [key for key in a if key not in b]), ("B", [key for key in b if key not in a])):
+    for run, alone in (
+        ("A", [key for key in a if key not in b]),
+        ("B", [key for key in b if key not in a]),
+    ):
         if alone:
             names = ", ".join(titles.get(key, key) for key in alone)
             result.left_out.append((f"{where}: {names}".strip(": "), f"{done} in {run} alone"))
@@ -127,11 +165,17 @@ def _stress(result: RunComparison, a: Stress | None, b: Stress | None) -> None:
 
 
 def _outcomes(suite: Stress) -> dict[str, str]:
-    return {f"{result.scenario} in {result.configuration}": result.outcome for result in suite.results}
+    return {
+        f"{result.scenario} in {result.configuration}": result.outcome for result in suite.results
+    }
 
 
 def _scenario(
-    result: RunComparison, a: Scenario, b: Scenario, cases: set[str], sets: Sequence[Sequence[Scenario]]
+    result: RunComparison,
+    a: Scenario,
+    b: Scenario,
+    cases: set[str],
+    sets: Sequence[Sequence[Scenario]],
 ) -> None:
     """Add to the result the changes of a scenario's ratios and values, in these *cases* only.
 
@@ -146,7 +190,9 @@ def _scenario(
             result.changes.append(_figure_change((a, b), sets, metric, title, keys))
 
 
-def _values(result: RunComparison, a: Scenario, b: Scenario, of_case: Set[str]) -> list[tuple[str, tuple[str, ...]]]:
+def _values(
+    result: RunComparison, a: Scenario, b: Scenario, of_case: Set[str]
+) -> list[tuple[str, tuple[str, ...]]]:
     """Return (title, key) of each candidate that was in all rounds of both runs."""
     titles = {c.key: c.title for scenario in (b, a) for c in scenario.candidates}
     whole = [{c.key: c for c in scenario.whole} for scenario in (a, b)]
@@ -168,7 +214,11 @@ def _common_pairs(a: Scenario, b: Scenario, keys: Set[str]) -> list[Pair]:
 
 
 def _figure_change(
-    of_runs: Sequence[Scenario], sets: Sequence[Sequence[Scenario]], metric: str, title: str, keys: Sequence[str]
+    of_runs: Sequence[Scenario],
+    sets: Sequence[Sequence[Scenario]],
+    metric: str,
+    title: str,
+    keys: Sequence[str],
 ) -> FigureChange:
     """Return the change of a candidate's value, or of a ratio of two (*keys*)."""
     in_a, in_b = (_logs(scenario, metric, *keys) for scenario in of_runs)
@@ -188,13 +238,17 @@ def _figure_change(
 
 
 def _logs(scenario: Scenario, metric: str, *keys: str) -> list[float]:
-    """Return the logarithms of a candidate's values in each process, or of the ratios of two candidates (keys)."""
+    """Return the logarithms of a candidate's values in each process, or of the ratios of two
+    candidates (keys).
+    """
     values = [scenario.in_each_process(key, metric) for key in keys]
     return logarithms(*values) if len(keys) == 2 else [*map(math.log, *values)]
 
 
 def _figures(scenarios: Sequence[Scenario], metric: str, *keys: str) -> list[RunFigure]:
-    """Return (mean, standard error) of a candidate's values, or of a ratio, in each run with two rounds or more."""
+    """Return (mean, standard error) of a candidate's values, or of a ratio, in each run with two
+    rounds or more.
+    """
     figures = []
     for scenario in scenarios:
         whole = {candidate.key for candidate in scenario.whole}
@@ -204,27 +258,41 @@ def _figures(scenarios: Sequence[Scenario], metric: str, *keys: str) -> list[Run
     return figures
 
 
-def _like(sets: Sequence[Sequence[Results]], a: Results, b: Results, name: str) -> list[list[Scenario]]:
-    """Return the scenario called *name* in each set of runs, where its work is that of the set's own run, A or B."""
+def _like(
+    sets: Sequence[Sequence[Results]], a: Results, b: Results, name: str
+) -> list[list[Scenario]]:
+    """Return the scenario called *name* in each set of runs, where its work is that of the set's
+    own run, A or B.
+    """
     alike = []
     for reference, runs in zip((a, b), sets, strict=False):
         like = next(scenario for scenario in reference.scenarios if scenario.name == name)
-        scenarios = [(run, scenario) for run in runs for scenario in run.scenarios if scenario.name == name]
+        scenarios = [
+            (run, scenario) for run in runs for scenario in run.scenarios if scenario.name == name
+        ]
         alike.append(
-            [scenario for run, scenario in scenarios if work(run, scenario, scenario) == work(reference, like, like)]
+            [
+                scenario
+                for run, scenario in scenarios
+                if work(run, scenario, scenario) == work(reference, like, like)
+            ]
         )
     return alike
 
 
 def _comparable_cases(result: RunComparison, *runs: tuple[Results, Scenario]) -> set[str]:
-    """Return the names of the cases with equal work in both runs. Add the others, with reason, to `result.left_out`."""
+    """Return the names of the cases with equal work in both runs. Add the others, with reason, to
+    `result.left_out`.
+    """
     scenario = runs[0][1].name
     cases: list[dict[str, MeasuredCase | Scenario]] = [
         {case.name: case for case in s.cases} or {"": s} for _, s in runs
     ]
     same = set()
     for name in _in_both(result, scenario, "measured", cases):
-        in_a, in_b = (work(run, s, of_run[name]) for (run, s), of_run in zip(runs, cases, strict=True))
+        in_a, in_b = (
+            work(run, s, of_run[name]) for (run, s), of_run in zip(runs, cases, strict=True)
+        )
         if in_a == in_b:
             same.add(name)
         else:
@@ -243,7 +311,8 @@ def _different(in_a: Mapping[str, object], in_b: Mapping[str, object]) -> str:
 
 
 def welch(a: Sequence[float], b: Sequence[float], hours: Deviation = NO_HOURS) -> Ratio:
-    """Return exp(mean(b) - mean(a)) for logarithms a and b; with an interval if both have >= FEWEST_ROUNDS values.
+    """Return exp(mean(b) - mean(a)) for logarithms a and b; with an interval if both have >=
+    FEWEST_ROUNDS values.
 
     hours: the variance of each mean between hours, in addition to that within a and b.
     """
@@ -259,7 +328,9 @@ def welch(a: Sequence[float], b: Sequence[float], hours: Deviation = NO_HOURS) -
         low, high = exponential(far - width), exponential(far + width)
         # Where nothing varies, the ratio is certain.
         p = 2 * float(stdtr(degrees, -abs(far) / error)) if error else float(far == 0)
-    return Ratio(ratio=math.exp(far), low=low, high=high, n=n, p=p, resolution=None, verdict=Verdict.TOO_FEW)
+    return Ratio(
+        ratio=math.exp(far), low=low, high=high, n=n, p=p, resolution=None, verdict=Verdict.TOO_FEW
+    )
 
 
 def _cautions(name: str, results: Results) -> Iterator[str]:
@@ -269,7 +340,10 @@ def _cautions(name: str, results: Results) -> Iterator[str]:
         rounds = scenario.rounds
         marked = sum(bool(run_words.marked(measured)) for measured in rounds)
         if marked:
-            yield f"{name}: {scenario.name}: {marked} of {len(rounds)} rounds were disturbed by other load"
+            yield (
+                f"{name}: {scenario.name}: {marked} of {len(rounds)} rounds were disturbed "
+                f"by other load"
+            )
         if len(rounds) < FEWEST_ROUNDS:
             few = f"{FEWEST_ROUNDS} are needed to tell a change from noise"
             yield f"{name}: {scenario.name} has {run_words.rounds(scenario)}: {few}"

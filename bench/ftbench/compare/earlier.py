@@ -1,7 +1,9 @@
-"""Runs of the same machine, settings and software at other hours, and the figures of their waterfalls.
+"""Runs of the same machine, settings and software at other hours, and the figures of their
+waterfalls.
 
-A machine is known by its machine_id (ftrun.environment). Where that is unknown, as in containers, the runs in one
-output root are those of one machine if their hardware is equal and no two of them overlap in time.
+A machine is known by its machine_id (ftrun.environment). Where that is unknown, as in containers,
+the runs in one output root are those of one machine if their hardware is equal and no two of them
+overlap in time.
 """
 
 import hashlib
@@ -24,7 +26,9 @@ Place = tuple[str, str]
 
 
 def same(results: Results, root: Path) -> list[Results]:
-    """Return the complete runs in the output root *root* of the machine, settings and software of *results*."""
+    """Return the complete runs in the output root *root* of the machine, settings and software of
+    *results*.
+    """
     expected, alike = identity(results), dict[str, Results]()
     for other in history.runs(root, results.environment.source):
         if identity(other) == expected and _start(other) is not None:
@@ -41,17 +45,22 @@ def _start(results: Results) -> float | None:
 
 
 def _several_machines(identified: Mapping[str, str], runs: Iterable[tuple[float, float]]) -> bool:
-    """True if the machine is unknown, and *runs* (start, duration in seconds) overlap, which one machine's runs do not.
+    """True if the machine is unknown, and *runs* (start, duration in seconds) overlap, which one
+    machine's runs do not.
 
     Runs whose starts are equal are copies of one run.
     """
     ordered = sorted(set(runs))
-    overlapping = any(start + seconds > then > start for (start, seconds), (then, _) in pairwise(ordered))
+    overlapping = any(
+        start + seconds > then > start for (start, seconds), (then, _) in pairwise(ordered)
+    )
     return identified[MACHINE] == UNKNOWN and overlapping
 
 
 def sets(a: tuple[Results, Path], b: tuple[Results, Path]) -> list[list[Results]]:
-    """Return the runs like A and those like B, each from the output root of its file; one set if A and B are alike."""
+    """Return the runs like A and those like B, each from the output root of its file; one set if A
+    and B are alike.
+    """
     like_a, like_b = (_of_one_machine(results, _root(file)) for results, file in (a, b))
     if identity(a[0]) != identity(b[0]):
         return [like_a, like_b]
@@ -61,7 +70,13 @@ def sets(a: tuple[Results, Path], b: tuple[Results, Path]) -> list[list[Results]
 def _of_one_machine(results: Results, root: Path) -> list[Results]:
     """Return the runs like *results* in *root* (`same`); none if they are of several machines."""
     alike = same(results, root)
-    return [] if _several_machines(identity(results), [(_start(run) or 0.0, run.seconds) for run in alike]) else alike
+    return (
+        []
+        if _several_machines(
+            identity(results), [(_start(run) or 0.0, run.seconds) for run in alike]
+        )
+        else alike
+    )
 
 
 def _root(file: Path) -> Path:
@@ -79,7 +94,9 @@ def entries(results: Results) -> Iterator[tuple[Place, Entry]]:
             place = part.waterfall.scenario, part.waterfall.case
             form = json.dumps([shared, place, part.waterfall.workers, part.workload]).encode()
             key = hashlib.sha256(form).hexdigest()
-            figures = {name: (figure.mean, figure.error) for name, figure in part.throughput.items()}
+            figures = {
+                name: (figure.mean, figure.error) for name, figure in part.throughput.items()
+            }
             yield place, Entry(key, results.started, results.seconds, figures)
 
 
@@ -109,21 +126,28 @@ def _recorded(results: Results, entry: Entry) -> list[Entry]:
 
 
 def find(results: Results, file: Path) -> dict[Place, dict[str, Hours]]:
-    """Return {waterfall: {step or IN_ALL: what hours do to its ratio}} of a complete run; {} for an incomplete one.
+    """Return {waterfall: {step or IN_ALL: what hours do to its ratio}} of a complete run; {} for an
+    incomplete one.
 
-    Looks for other runs next to the run's folder, where *file* is its results.json, and in the record of its cache.
+    Looks for other runs next to the run's folder, where *file* is its results.json, and in the
+    record of its cache.
     """
     by_place = {}
     for place, alike in at_all_hours(results, file).items():
         times = [entry.time for entry in alike]
         by_place[place] = {
-            name: hours([entry.figures[name] for entry in alike if name in entry.figures], max(times) - min(times))
+            name: hours(
+                [entry.figures[name] for entry in alike if name in entry.figures],
+                max(times) - min(times),
+            )
             for name in alike[0].figures
         }
     return by_place
 
 
 def remember(results: Results) -> None:
-    """Add the waterfalls of a complete run to the record in its cache folder (--cache), if it has one."""
+    """Add the waterfalls of a complete run to the record in its cache folder (--cache), if it has
+    one.
+    """
     if results.options.cache:
         history.record(Path(results.options.cache), [entry for _, entry in entries(results)])

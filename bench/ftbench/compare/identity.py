@@ -1,4 +1,6 @@
-"""Identity of a run: its machine, software, options and work, in words. Runs of equal identity can be compared."""
+"""Identity of a run: its machine, software, options and work, in words. Runs of equal identity can
+be compared.
+"""
 
 from collections.abc import Set
 from typing import Any
@@ -8,7 +10,8 @@ from ftbench.document.model import MeasuredCase, Options, Results, Scenario
 from ftbench.plan.scenario import OWN
 from ftbench.report import run_words
 
-# The project itself, which a checkout uses as it is and an image installs. Its sources are compared.
+# The project itself, which a checkout uses as it is and an image installs. Its sources are
+# compared.
 OURS = "ftloader", "ft-env"
 USUAL_COLLATE = "torch's"
 COMMIT = "commit"
@@ -18,9 +21,12 @@ HARDWARE = MACHINE, "processor", "CPUs usable", "memory"
 
 
 def work(run: Results, scenario: Scenario, case: MeasuredCase | Scenario) -> dict[str, Any]:
-    """Return the work of a case, such as {"batch size": 128}. Two runs are compared in cases of equal work only."""
+    """Return the work of a case, such as {"batch size": 128}. Two runs are compared in cases of
+    equal work only.
+    """
     data = case.load.dataset
-    # Not the number of turns, which is planned from measured costs: each turn is measured by itself.
+    # Not the number of turns, which is planned from measured costs: each turn is measured by
+    # itself.
     facts = {
         "number of ranks": scenario.ranks or 1,
         "batch size": case.load.batch_size,
@@ -33,7 +39,8 @@ def work(run: Results, scenario: Scenario, case: MeasuredCase | Scenario) -> dic
         "files": data.files,
         "mean size of a file": data.mean_bytes,
     }
-    if scenario.name == OWN:  # the dataset's file may have moved, and its turns are chosen from a measured time
+    if scenario.name == OWN:
+        # the dataset's file may have moved, and its turns are chosen from a measured time
         del facts["batches a worker"]
         facts["collate_fn"] = run.options.collate_fn or USUAL_COLLATE
         facts["dataset"] = scenario.description.rpartition("/")[2]
@@ -41,8 +48,12 @@ def work(run: Results, scenario: Scenario, case: MeasuredCase | Scenario) -> dic
 
 
 def python(interpreter: Interpreter) -> dict[str, str]:
-    """Return {title: words} of an interpreter: what has to be equal in two runs of the same software."""
-    result = {f"Python's {name}": getattr(interpreter, name) for name in ("version", "build", "compiler")}
+    """Return {title: words} of an interpreter: what has to be equal in two runs of the same
+    software.
+    """
+    result = {
+        f"Python's {name}": getattr(interpreter, name) for name in ("version", "build", "compiler")
+    }
     if interpreter.free_threaded:  # with the GIL the memory is glibc's
         result["MIMALLOC_PURGE_DELAY"] = interpreter.mimalloc_purge_delay or "unset"
     return result
@@ -54,13 +65,20 @@ def described(results: Results, compared: Set[str]) -> dict[str, str]:
     The twins' interpreters and packages are included only for the twins in *compared*.
     """
     environment = results.environment
-    facts = {COMMIT: run_words.revision(results), "sources of loader and bench": environment.source[:12]}
+    facts = {
+        COMMIT: run_words.revision(results),
+        "sources of loader and bench": environment.source[:12],
+    }
     facts |= _machine(results) | _options(results.options)
     for twin in ("ft", "gil"):
         facts[f"{twin} twin"] = "measured" if twin in environment.twins else "not measured"
     for name, software in environment.twins.items():
         if name in compared:
-            packages = {title: version for title, version in sorted(software.packages.items()) if title not in OURS}
+            packages = {
+                title: version
+                for title, version in sorted(software.packages.items())
+                if title not in OURS
+            }
             for title, words in [*python(software.interpreter).items(), *packages.items()]:
                 facts[f"{name}: {title}"] = words
     return facts
@@ -98,6 +116,8 @@ def _options(options: Options) -> dict[str, str]:
 
 
 def identity(results: Results) -> dict[str, str]:
-    """Return the machine, settings and software of a run. Sources are compared by their content, not their commit."""
+    """Return the machine, settings and software of a run. Sources are compared by their content,
+    not their commit.
+    """
     description = described(results, results.environment.twins.keys())
     return {title: words for title, words in description.items() if title != COMMIT}

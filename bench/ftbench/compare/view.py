@@ -87,18 +87,24 @@ def _figures(title: str, changes: list[FigureChange]) -> FiguresView:
 
 
 def hours(comparison: RunComparison) -> str:
-    """Return a sentence on the deviation between two runs at different hours that the intervals include."""
+    """Return a sentence on the deviation between two runs at different hours that the intervals
+    include.
+    """
     usual = f"{100 * USUAL:.0f}% of ratios and memory, {100 * USUAL_OF_VALUES:.0f}% of other values"
     deviation = f"{usual}, assumed, since fewer than {FEWEST} runs like A or B were found"
     if comparison.runs:
         sigmas = [100 * change.hours.sigma for change in comparison.changes]
         ends = f"{min(sigmas):.1f}% to {max(sigmas):.1f}%"
         deviation = f"{ends}, from {comparison.runs} runs like A or B and the usual {usual}"
-    return f"Each interval allows for what hours do on one machine (standard deviation {deviation})."
+    return (
+        f"Each interval allows for what hours do on one machine (standard deviation {deviation})."
+    )
 
 
 def unchanged(changes: list[FigureChange]) -> str:
-    """Return a line about *changes* in one metric, none of which was shown to be more than noise."""
+    """Return a line about *changes* in one metric, none of which was shown to be more than
+    noise.
+    """
     few = any(c.low is None for c in changes)
     far = max(max(c.ratio, 1 / c.ratio) for c in changes)
     return (
@@ -109,17 +115,24 @@ def unchanged(changes: list[FigureChange]) -> str:
 
 
 def describe(change: FigureChange) -> str:
-    """Return a change in words: "ft loader threads x2: 14% faster (8% to 20%): 1512 samples/s in A, 1720 in B"."""
+    """Return a change in words: "ft loader threads x2: 14% faster (8% to 20%): 1512 samples/s in A,
+    1720 in B".
+    """
     metric = METRICS[change.metric]
     words = verdict_words.outcome(metric, change)
     if change.is_ratio:
         return f"{change.what}, {metric.noun}: {change.a:.2f}x in A, {change.b:.2f}x in B: {words}"
     noun = "" if metric.name == "throughput" else f"{metric.noun} "
-    return f"{change.what}: {noun}{words}: {metric.write(change.a)} {metric.unit} in A, {metric.write(change.b)} in B"
+    return (
+        f"{change.what}: {noun}{words}: {metric.write(change.a)} {metric.unit} in A, "
+        f"{metric.write(change.b)} in B"
+    )
 
 
 def conclusion(comparison: RunComparison) -> str:
-    """Return a sentence that counts the figures that were compared, and those that changed beyond the noise."""
+    """Return a sentence that counts the figures that were compared, and those that changed beyond
+    the noise.
+    """
     if not comparison.changes:
         return "Nothing could be compared."
     changed = comparison.beyond_noise
@@ -133,5 +146,6 @@ def conclusion(comparison: RunComparison) -> str:
     ratios = run_words.count(len(changed) - len(values), "ratio")
     return (
         f"Of {total} {len(changed)} changed beyond the noise: {ratios} within the runs, and "
-        f"{run_words.count(len(values), 'value')} ({better} better in B, {len(values) - better} worse)."
+        f"{run_words.count(len(values), 'value')} ({better} better in B, "
+        f"{len(values) - better} worse)."
     )

@@ -1,4 +1,6 @@
-"""The waterfalls of one run as logarithms, for comparison with the same waterfalls of other runs."""
+"""The waterfalls of one run as logarithms, for comparison with the same waterfalls of other
+runs.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -79,7 +81,9 @@ def _comparable(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> C
     )
 
 
-def _figures(scenario: AnalysedScenario, fall: Waterfall, chain: Sequence[str], metric: str) -> Figures:
+def _figures(
+    scenario: AnalysedScenario, fall: Waterfall, chain: Sequence[str], metric: str
+) -> Figures:
     pairs = {step.name: pair for step, pair in zip(fall.steps, zip(chain[1:], chain))}
     pairs[IN_ALL] = chain[-1], chain[0]
     figures = {}

@@ -1,7 +1,8 @@
 """Images for scenarios to decode: generated once into a cache, or supplied by the user.
 
-A set of images is generated in a temporary directory, which is then renamed. So an interrupted generation leaves no set
-that looks complete. If two processes generate a set at the same time, the first rename wins.
+A set of images is generated in a temporary directory, which is then renamed. So an interrupted
+generation leaves no set that looks complete. If two processes generate a set at the same time, the
+first rename wins.
 """
 
 import os
@@ -24,15 +25,21 @@ LIMIT_OF_OWN = 2048
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
 
 Progress = Callable[[int, int], None]
-"""Function to call with (done, total) after each image. It may raise an exception to stop the work."""
+"""Function to call with (done, total) after each image. It may raise an exception to stop the
+work.
+"""
 
 
 class ImageError(Exception):
-    """Raised if images or generated files cannot be used; the message names the files and says what to do."""
+    """Raised if images or generated files cannot be used; the message names the files and says what
+    to do.
+    """
 
 
 def cache_directory() -> Path:
-    """Return the directory for generated files: $FT_BENCH_CACHE, or ft-twins/images in the user's cache directory."""
+    """Return the directory for generated files: $FT_BENCH_CACHE, or ft-twins/images in the user's
+    cache directory.
+    """
     if chosen := os.environ.get("FT_BENCH_CACHE"):
         return Path(chosen)
     named = os.environ.get("XDG_CACHE_HOME", "")
@@ -40,7 +47,9 @@ def cache_directory() -> Path:
 
 
 def default_images(progress: Progress, count: int = COUNT) -> list[Path]:
-    """Return the paths of the generated JPEGs; generate them first if the cache lacks them. Raises ImageError."""
+    """Return the paths of the generated JPEGs; generate them first if the cache lacks them. Raises
+    ImageError.
+    """
 
     def write(path: Path, index: int) -> None:
         synthesis.photograph(SEED + index).save(path, "JPEG", **synthesis.JPEG_SETTINGS)
@@ -50,19 +59,27 @@ def default_images(progress: Progress, count: int = COUNT) -> list[Path]:
 
 
 def cached(
-    name: str, suffix: str, count: int, size: int, write: Callable[[Path, int], None], progress: Progress
+    name: str,
+    suffix: str,
+    count: int,
+    size: int,
+    write: Callable[[Path, int], None],
+    progress: Progress,
 ) -> list[Path]:
     """Return the paths of the cache's directory `name`: `count` files with the extension `suffix`.
 
-    If the directory is missing, calls write(path, index) to make each file. `size` is the approximate size of a file
-    (bytes). Raises ImageError if files cannot be written, or if the directory lacks some files.
+    If the directory is missing, calls write(path, index) to make each file. `size` is the
+    approximate size of a file (bytes). Raises ImageError if files cannot be written, or if the
+    directory lacks some files.
     """
     finished = cache_directory() / name
     if not finished.is_dir():
         try:
             finished.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=finished.parent) as unfinished:
-                files = [(Path(unfinished, f"{index:04}.{suffix}"), index) for index in range(count)]
+                files = [
+                    (Path(unfinished, f"{index:04}.{suffix}"), index) for index in range(count)
+                ]
                 _in_threads(lambda file: write(*file), files, progress)
                 # The cache may be shared, and mkdtemp lets only the owner in.
                 os.chmod(unfinished, 0o755)
@@ -74,18 +91,22 @@ def cached(
         except OSError as error:
             raise ImageError(
                 f"cannot generate the files in {finished.parent}: {error.strerror or error}. "
-                f"Name a writable directory with enough space ({count * size / 1e6:.0f} MB) in FT_BENCH_CACHE."
+                f"Name a writable directory with enough space ({count * size / 1e6:.0f} MB) in "
+                f"FT_BENCH_CACHE."
             ) from error
     paths = sorted(finished.glob(f"*.{suffix}"))
     if len(paths) != count:
         raise ImageError(
-            f"{finished} holds {len(paths)} of {count} files: remove it (rm -r {finished}) and they are generated again"
+            f"{finished} holds {len(paths)} of {count} files: remove it (rm -r {finished}) and "
+            f"they are generated again"
         )
     return paths
 
 
 def _in_threads(work: Callable, items: Sequence, progress: Progress) -> list:
-    """Call work(item) for every item in threads; return the results in order. An exception stops further calls."""
+    """Call work(item) for every item in threads; return the results in order. An exception stops
+    further calls.
+    """
     results = []
     pool = ThreadPoolExecutor(cgroup.usable_cpus())
     try:
@@ -101,8 +122,8 @@ def _in_threads(work: Callable, items: Sequence, progress: Progress) -> list:
 def own_images(directory: Path) -> tuple[list[Path], int]:
     """Return (paths, number) of the images in `directory` and its subdirectories.
 
-    The paths are sorted, and only the first LIMIT_OF_OWN of them are returned. The number counts all images. Raises
-    ImageError if there are no images, or if a directory cannot be read.
+    The paths are sorted, and only the first LIMIT_OF_OWN of them are returned. The number counts
+    all images. Raises ImageError if there are no images, or if a directory cannot be read.
     """
 
     def unreadable(error: OSError) -> None:
@@ -113,21 +134,27 @@ def own_images(directory: Path) -> tuple[list[Path], int]:
         paths += [Path(folder, name) for name in files if Path(name).suffix.lower() in SUFFIXES]
     if not paths:
         raise ImageError(
-            f"--data {directory} holds no images ({', '.join(sorted(SUFFIXES))}; sub-directories are searched too)"
+            f"--data {directory} holds no images ({', '.join(sorted(SUFFIXES))}; "
+            f"sub-directories are searched too)"
         )
     return sorted(paths)[:LIMIT_OF_OWN], len(paths)
 
 
 def validate(paths: list[Path], progress: Progress) -> int:
-    """Decode every image; return how many differ in size from generated ones. Raises ImageError if any is broken."""
+    """Decode every image; return how many differ in size from generated ones. Raises ImageError if
+    any is broken.
+    """
 
     def check(path: Path) -> bool | str:
-        """Return True if the image has to be resized, or an error message if it cannot be decoded."""
+        """Return True if the image has to be resized, or an error message if it cannot be
+        decoded.
+        """
         try:
             with Image.open(path) as image:
                 image.convert("RGB")
                 return image.size != (synthesis.WIDTH, synthesis.HEIGHT)
-        # Decoders may raise anything on hostile bytes. All of it means that the image cannot be used.
+        # Decoders may raise anything on hostile bytes. All of it means that the image cannot be
+        # used.
         except Exception as error:
             return f"{path}: {error}"
 

@@ -1,9 +1,11 @@
-"""A web server that delays every response, to imitate remote storage. It runs in a process of its own.
+"""A web server that delays every response, to imitate remote storage. It runs in a process of its
+own.
 
-``python -m ftbench.data.slow_server 0.05 100000`` listens on a free port of 127.0.0.1, prints the port, and serves
-``/samples/I``: 100,000 bytes that depend only on I. The first byte of a response is sent 0.05 s after the request, for
-any number of connections. The server implements the part of HTTP/1.1 that fsspec uses: GET, one request at a time on a
-persistent connection. (aiohttp's server would take 1.5 times the CPU time, or five times without the GIL.)
+``python -m ftbench.data.slow_server 0.05 100000`` listens on a free port of 127.0.0.1, prints the
+port, and serves ``/samples/I``: 100,000 bytes that depend only on I. The first byte of a response
+is sent 0.05 s after the request, for any number of connections. The server implements the part of
+HTTP/1.1 that fsspec uses: GET, one request at a time on a persistent connection. (aiohttp's server
+would take 1.5 times the CPU time, or five times without the GIL.)
 """
 
 import asyncio
@@ -34,12 +36,16 @@ async def _serve(delay: float, size: int) -> None:
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Ignore clients that disconnect, or send a head without an end.
-        with contextlib.suppress(asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
+        with contextlib.suppress(
+            asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError
+        ):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 await asyncio.sleep(delay)
                 found = _REQUEST.match(head)
-                status, body = ("200 OK", sample(int(found.group(1)))) if found else ("404 Not Found", b"")
+                status, body = (
+                    ("200 OK", sample(int(found.group(1)))) if found else ("404 Not Found", b"")
+                )
                 about = f"Content-Type: application/octet-stream\r\nContent-Length: {len(body)}"
                 writer.writelines([f"HTTP/1.1 {status}\r\n{about}\r\n\r\n".encode(), body])
                 await writer.drain()
@@ -54,17 +60,29 @@ async def _serve(delay: float, size: int) -> None:
 
 @contextlib.contextmanager
 def slow_server(delay: float, size: int) -> Iterator[str]:
-    """Start a server that sends samples of `size` bytes after `delay` seconds. A context manager: yields the URL.
+    """Start a server that sends samples of `size` bytes after `delay` seconds. A context manager:
+    yields the URL.
 
-    Raises RuntimeError if the server does not start. The server has then written the reason to stderr.
+    Raises RuntimeError if the server does not start. The server has then written the reason to
+    stderr.
     """
-    command = [sys.executable, "-P", "-m", "ftbench.data.slow_server", str(delay), str(size), str(os.getpid())]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "ftbench.data.slow_server",
+        str(delay),
+        str(size),
+        str(os.getpid()),
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout
             line = process.stdout.readline().strip()
             if not line.isdecimal():
-                raise RuntimeError(f"the server of remote samples did not start: {line or 'see above'}")
+                raise RuntimeError(
+                    f"the server of remote samples did not start: {line or 'see above'}"
+                )
             yield f"http://127.0.0.1:{line}"
         finally:
             process.kill()  # it has nothing to save

@@ -1,8 +1,9 @@
 """The files that scenarios read: generated once into a cache, or supplied by the user.
 
-The controller generates the files and passes their paths to the trials. A shard is a file of samples of any size, back
-to back, without a header. A "record" here is a file with a pickled array and a list of the array's peaks (row, column,
-intensity). Like the data of scientific detectors, the random values in shards and arrays cannot be compressed.
+The controller generates the files and passes their paths to the trials. A shard is a file of
+samples of any size, back to back, without a header. A "record" here is a file with a pickled array
+and a list of the array's peaks (row, column, intensity). Like the data of scientific detectors, the
+random values in shards and arrays cannot be compressed.
 """
 
 import pickle
@@ -23,8 +24,12 @@ SEED = 20261122
 VERSION = 1
 
 
-def default_shards(progress: images.Progress, count: int = SHARDS, size: int = SHARD_BYTES) -> list[Path]:
-    """Return the paths of the generated shards, `count` files of `size` random bytes; raises ImageError."""
+def default_shards(
+    progress: images.Progress, count: int = SHARDS, size: int = SHARD_BYTES
+) -> list[Path]:
+    """Return the paths of the generated shards, `count` files of `size` random bytes; raises
+    ImageError.
+    """
 
     def write(path: Path, index: int) -> None:
         path.write_bytes(np.random.default_rng([SEED, index]).bytes(size))
@@ -33,16 +38,22 @@ def default_shards(progress: images.Progress, count: int = SHARDS, size: int = S
 
 
 def default_records(progress: images.Progress, count: int = RECORDS) -> list[Path]:
-    """Return the paths of the generated records, `count` pickles of {"number", "image", "peaks"}; raises ImageError."""
+    """Return the paths of the generated records, `count` pickles of {"number", "image", "peaks"};
+    raises ImageError.
+    """
     rows, columns = RECORD_SHAPE
 
     def write(path: Path, index: int) -> None:
         values = np.random.default_rng([SEED, 1000 + index]).bytes(rows * columns * 2)
         random = np.random.default_rng([SEED, index, PEAKS])
         place, across = random.uniform(0, rows, PEAKS), random.uniform(0, columns, PEAKS)
-        peaks = zip(place.tolist(), across.tolist(), random.exponential(1000.0, PEAKS).tolist(), strict=True)
+        peaks = zip(
+            place.tolist(), across.tolist(), random.exponential(1000.0, PEAKS).tolist(), strict=True
+        )
         image = np.frombuffer(values, np.int16).reshape(RECORD_SHAPE)
-        path.write_bytes(pickle.dumps({"number": index, "image": image, "peaks": list(peaks)}, protocol=5))
+        path.write_bytes(
+            pickle.dumps({"number": index, "image": image, "peaks": list(peaks)}, protocol=5)
+        )
 
     name = f"records-v{VERSION}-{rows}x{columns}-int16-{count}"
     return images.cached(name, "pickle", count, 4 * MIB + 50_000, write, progress)
@@ -57,9 +68,13 @@ GENERATED: dict[str, Callable[[images.Progress], list[Path]]] = {
 
 
 class Sources:
-    """The files that a run's scenarios read, generated when the first scenario needs them. Used by one thread."""
+    """The files that a run's scenarios read, generated when the first scenario needs them. Used by
+    one thread.
+    """
 
-    def __init__(self, data: Path | None, step: Callable[[str], images.Progress], warn: Callable[[str], None]):
+    def __init__(
+        self, data: Path | None, step: Callable[[str], images.Progress], warn: Callable[[str], None]
+    ):
         self._data, self._step, self._warn = data, step, warn
         self._made: dict[str, tuple[list[str], Dataset]] = {}
 
@@ -97,7 +112,9 @@ class Sources:
         return paths
 
     def _resized(self, paths: list[Path]) -> int:
-        """Check that the images can be decoded; return the number of those that have another size."""
+        """Check that the images can be decoded; return the number of those that have another
+        size.
+        """
         resized = images.validate(paths, self._step("checking the images"))
         if resized:
             self._warn(

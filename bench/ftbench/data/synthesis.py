@@ -1,10 +1,12 @@
-"""Synthetic photographs: decoding their JPEG files takes as long as decoding those of real photographs.
+"""Synthetic photographs: decoding their JPEG files takes as long as decoding those of real
+photographs.
 
 Decoding time depends on the statistics that photographs share:
 
-- amplitude spectra that fall as 1/f^a (Field, "Relations between the statistics of natural images", JOSA A 4, 1987);
-- edges of objects that occlude each other, with a power law of sizes: the "dead leaves" model (Lee, Mumford, Huang,
-  "Occlusion models for natural images", IJCV 41, 2001);
+- amplitude spectra that fall as 1/f^a (Field, "Relations between the statistics of natural images",
+    JOSA A 4, 1987);
+- edges of objects that occlude each other, with a power law of sizes: the "dead leaves" model (Lee,
+  Mumford, Huang, "Occlusion models for natural images", IJCV 41, 2001);
 - large smooth regions next to textured ones, little chroma detail, and sensor noise.
 
 The constants were fitted to real photographs of the same size, saved with the same settings.
@@ -28,13 +30,18 @@ NOISE = 0.4
 
 @functools.cache
 def _fields(kind: str) -> np.ndarray:
-    """Return n random textures ("fields") of this kind: (n, HEIGHT, WIDTH) float32, periodic, with variance 1.
+    """Return n random textures ("fields") of this kind: (n, HEIGHT, WIDTH) float32, periodic, with
+    variance 1.
 
-    Their spectra fall as 1/f^slope. All photographs use these fields, shifted and mirrored, to save most of the work.
+    Their spectra fall as 1/f^slope. All photographs use these fields, shifted and mirrored, to save
+    most of the work.
     """
-    slopes = {"luminance": (0.9, 1.0, 1.1, 1.2, 1.3), "chroma": (1.4,) * 4, "shading": (2.0,) * 3, "noise": (0.0,) * 3}[
-        kind
-    ]
+    slopes = {
+        "luminance": (0.9, 1.0, 1.1, 1.2, 1.3),
+        "chroma": (1.4,) * 4,
+        "shading": (2.0,) * 3,
+        "noise": (0.0,) * 3,
+    }[kind]
     rng = np.random.default_rng([len(kind), *kind.encode()])
     fy = np.fft.fftfreq(HEIGHT)[:, None]
     fx = np.fft.rfftfreq(WIDTH)[None, :]
@@ -44,20 +51,26 @@ def _fields(kind: str) -> np.ndarray:
     for slope in slopes:
         spectrum = np.fft.rfft2(rng.standard_normal((HEIGHT, WIDTH)))
         # Below a few cycles per picture the leaves make the structure.
-        field = np.fft.irfft2(spectrum * np.maximum(frequency, 4 / WIDTH) ** -slope, s=(HEIGHT, WIDTH))
+        field = np.fft.irfft2(
+            spectrum * np.maximum(frequency, 4 / WIDTH) ** -slope, s=(HEIGHT, WIDTH)
+        )
         fields.append(field / field.std())
     return np.array(fields, dtype=np.float32)
 
 
 def _field(rng: np.random.Generator, kind: str) -> np.ndarray:
-    """Return one of the fields of this kind, chosen, mirrored and shifted at random: (HEIGHT, WIDTH)."""
+    """Return one of the fields of this kind, chosen, mirrored and shifted at random: (HEIGHT,
+    WIDTH).
+    """
     fields = _fields(kind)
     field = fields[rng.integers(len(fields))][:: rng.choice((-1, 1)), :: rng.choice((-1, 1))]
     return np.roll(field, (rng.integers(HEIGHT), rng.integers(WIDTH)), axis=(0, 1))
 
 
 def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
-    """Draw overlapping shapes; return two images: their colours (RGB), and the strength of their textures (grey)."""
+    """Draw overlapping shapes; return two images: their colours (RGB), and the strength of their
+    textures (grey).
+    """
     # A few related, muted colours: photographs are seldom colourful.
     grey = rng.uniform(40, 200, size=(6, 1))
     palette = grey + rng.normal(0, 22, size=(6, 3))
@@ -68,7 +81,8 @@ def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
     count = round(LEAVES * rng.lognormal(0, 0.6))
     u = rng.random(count)
     radii = (SMALLEST**-2 - u * (SMALLEST**-2 - LARGEST**-2)) ** -0.5
-    radii[:12] = rng.uniform(120, LARGEST, len(radii[:12]))  # large shapes in the background fill the picture
+    # large shapes in the background fill the picture
+    radii[:12] = rng.uniform(120, LARGEST, len(radii[:12]))
     for radius in radii:
         centre = rng.random(2) * (WIDTH, HEIGHT)
         corners = int(rng.integers(5, 24))
@@ -76,7 +90,9 @@ def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
         reach = radius * rng.uniform(0.6, 1.3, corners)
         outline = [
             (float(x), float(y))
-            for x, y in zip(centre[0] + reach * np.cos(angles), centre[1] + reach * np.sin(angles), strict=True)
+            for x, y in zip(
+                centre[0] + reach * np.cos(angles), centre[1] + reach * np.sin(angles), strict=True
+            )
         ]
         base = palette[rng.integers(len(palette))]
         colour = np.clip(base + rng.normal(0, 14) + rng.normal(0, 6, 3), 0, 255)
@@ -87,7 +103,9 @@ def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
 
 
 def photograph(seed: int) -> Image.Image:
-    """Return a synthetic photograph, an RGB image of WIDTH x HEIGHT pixels that depends only on `seed`."""
+    """Return a synthetic photograph, an RGB image of WIDTH x HEIGHT pixels that depends only on
+    `seed`.
+    """
     rng = np.random.default_rng(seed)
     colours, textures = _leaves(rng)
     focus = rng.uniform(0.7, 1.8)

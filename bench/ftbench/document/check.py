@@ -1,4 +1,6 @@
-"""Checks that results.json fits its schema and is consistent. `python -m ftbench.document.check` prints the schema."""
+"""Checks that results.json fits its schema and is consistent. `python -m ftbench.document.check`
+prints the schema.
+"""
 
 import functools
 import json
@@ -11,17 +13,22 @@ from ftbench.document.model import Results, Scenario, Stress, Trial
 from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.metrics import METRICS
 
-# Values above this or below its reciprocal are no measurements; ratios of other values never overflow a float.
+# Values above this or below its reciprocal are no measurements; ratios of other values never
+# overflow a float.
 MOST = 1e150
 
 
 class Inconsistent(Exception):
-    """Raised if the content of a results.json breaks the schema or contradicts itself; the message says where."""
+    """Raised if the content of a results.json breaks the schema or contradicts itself; the message
+    says where.
+    """
 
 
 @functools.cache
 def validator() -> Callable[[dict], dict]:
-    """Return a function that raises fastjsonschema.JsonSchemaException if a document breaks the results.json schema."""
+    """Return a function that raises fastjsonschema.JsonSchemaException if a document breaks the
+    results.json schema.
+    """
     import fastjsonschema
 
     return fastjsonschema.compile(schema(Results))
@@ -39,7 +46,9 @@ def check_form(document: dict) -> None:
 
 
 def check_keys(results: Results) -> None:
-    """Raise Inconsistent for the first contradiction in the results, such as a missing round or a name listed twice."""
+    """Raise Inconsistent for the first contradiction in the results, such as a missing round or a
+    name listed twice.
+    """
     for problem in _problems(results):
         raise Inconsistent(problem)
 
@@ -91,7 +100,9 @@ def _of_candidates(scenario: Scenario) -> Iterator[str]:
 
 
 def _of_keys(scenario: Scenario, keys: set[str]) -> Iterator[str]:
-    """Yield the contradictions between the keys of candidates and what the scenario says of candidates."""
+    """Yield the contradictions between the keys of candidates and what the scenario says of
+    candidates.
+    """
     measured: set[str] = set()
     for finished in scenario.rounds:
         measured |= {trial.candidate for trial in finished.trials}
@@ -113,7 +124,10 @@ def _of_trials(trials: Sequence[Trial], metrics: Sequence[str]) -> Iterator[str]
         yield from _of_metrics(trial, metrics)
         for name, conditions in trial.condition_seconds.items():
             if len(conditions) != 2 or len(conditions[0]) != len(conditions[1]):
-                yield f"{name} of {trial.candidate} does not have equally many turns of two conditions"
+                yield (
+                    f"{name} of {trial.candidate} does not have equally many turns of two "
+                    f"conditions"
+                )
         if trial.turn_seconds and not _is_of_its_turns(trial):
             yield f"throughput of {trial.candidate} is not that of its turns"
         for name, curve in trial.distributions.items():
@@ -130,12 +144,16 @@ def _of_metrics(trial: Trial, metrics: Sequence[str]) -> Iterator[str]:
 
 
 def _is_of_its_turns(trial: Trial) -> bool:
-    """True if the throughput is the samples of the turns that count, divided by the seconds of these turns."""
+    """True if the throughput is the samples of the turns that count, divided by the seconds of
+    these turns.
+    """
     if "throughput" not in trial.metrics:
         return True
     counted = trial.counted(trial.turn_seconds)
     samples = trial.samples * len(counted) / len(trial.turn_seconds)
-    return bool(counted) and math.isclose(trial.metrics["throughput"], samples / math.fsum(counted), rel_tol=1e-6)
+    return bool(counted) and math.isclose(
+        trial.metrics["throughput"], samples / math.fsum(counted), rel_tol=1e-6
+    )
 
 
 def _of_stress(part: Stress, configs: list[str]) -> Iterator[str]:
@@ -148,8 +166,15 @@ def _of_stress(part: Stress, configs: list[str]) -> Iterator[str]:
         if (result.outcome == "passed") == bool(result.failures):
             yield f"{name} has {result.outcome}, and {len(result.failures)} failures"
     if part.status == "complete" and len(names) != len(part.scenarios) * len(configs):
-        yield f"{len(names)} results of {len(part.scenarios)} scenarios in {len(configs)} configurations are complete"
+        yield (
+            f"{len(names)} results of {len(part.scenarios)} scenarios in {len(configs)} "
+            f"configurations are complete"
+        )
 
 
 if __name__ == "__main__":
-    print(json.dumps({"$schema": "http://json-schema.org/draft-07/schema#", **schema(Results)}, indent=1))
+    print(
+        json.dumps(
+            {"$schema": "http://json-schema.org/draft-07/schema#", **schema(Results)}, indent=1
+        )
+    )

@@ -8,7 +8,14 @@ from enum import StrEnum
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-OPTIONAL = {"ranks", "start_method", "condition_seconds", "turn_loads", "turns_left_out", "machine_id"}
+OPTIONAL = {
+    "ranks",
+    "start_method",
+    "condition_seconds",
+    "turn_loads",
+    "turns_left_out",
+    "machine_id",
+}
 """JSON keys that may be missing; they are left out if their value is None or empty."""
 
 TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
@@ -16,7 +23,9 @@ TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 @functools.cache
 def _hints(kind: type) -> dict[str, Any]:
-    """Return {JSON key: annotation} for the fields of a dataclass; a field `from_` has the key "from"."""
+    """Return {JSON key: annotation} for the fields of a dataclass; a field `from_` has the key
+    "from".
+    """
     hints = get_type_hints(kind, include_extras=True)
     return {field.name.rstrip("_"): hints[field.name] for field in fields(kind)}
 
@@ -25,14 +34,18 @@ def as_json(value: Any) -> dict:
     """Convert a dataclass object to dicts, lists and scalars, for JSON."""
     return asdict(
         value,
-        dict_factory=lambda items: {name.rstrip("_"): part for name, part in items if part or name not in OPTIONAL},
+        dict_factory=lambda items: {
+            name.rstrip("_"): part for name, part in items if part or name not in OPTIONAL
+        },
     )
 
 
 def from_json(kind: Any, value: Any) -> Any:
-    """Convert a JSON *value* to an object of the type *kind*. The value must fit the schema of this type.
+    """Convert a JSON *value* to an object of the type *kind*. The value must fit the schema of this
+    type.
 
-    Ignores keys that are not fields, like a trial's "note". Raises OverflowError for an integer too large for a float.
+    Ignores keys that are not fields, like a trial's "note". Raises OverflowError for an integer too
+    large for a float.
     """
     origin, arguments = get_origin(kind), get_args(kind)
     if value is None:
@@ -54,7 +67,9 @@ def _from_object(kind: Any, value: dict[str, Any]) -> Any:
     """Convert a JSON object to a dataclass object of the type *kind*."""
     hints = _hints(kind)
     names = {field.name.rstrip("_"): field.name for field in fields(kind)}
-    return kind(**{names[key]: from_json(hints[key], part) for key, part in value.items() if key in hints})
+    return kind(
+        **{names[key]: from_json(hints[key], part) for key, part in value.items() if key in hints}
+    )
 
 
 def schema(kind: Any) -> dict:

@@ -12,7 +12,9 @@ Whole = A[int, {"minimum": 1}]
 
 @dataclass
 class Interpreter:
-    """Description of a measured Python interpreter, from its modules sys, sysconfig and platform."""
+    """Description of a measured Python interpreter, from its modules sys, sysconfig and
+    platform.
+    """
 
     version: A[str, '"3.13.5"']
     implementation: A[str, '"CPython"']
@@ -31,7 +33,10 @@ class Interpreter:
     soabi: A[str | None, "tag of its extension modules"]
     mimalloc_purge_delay: A[
         str | None,
-        "MIMALLOC_PURGE_DELAY of its environment: milliseconds until freed memory goes back, without the GIL",
+        (
+            "MIMALLOC_PURGE_DELAY of its environment: milliseconds until freed memory goes back, "
+            "without the GIL"
+        ),
     ]
 
 
@@ -65,7 +70,9 @@ class System:
     name: A[str, "distribution"]
     kernel: A[str, "release of Linux"]
     container: A[str | None, "kind of container, null for none"]
-    machine_id: A[str | None, "hash of the machine's id and name; left out where they are unknown"] = None
+    machine_id: A[
+        str | None, "hash of the machine's id and name; left out where they are unknown"
+    ] = None
 
 
 @dataclass
@@ -79,7 +86,9 @@ class Gpu:
 
 @dataclass
 class Twin:
-    """Record of a measured interpreter (free-threaded: "ft", with the GIL: "gil"), its packages and its machine."""
+    """Record of a measured interpreter (free-threaded: "ft", with the GIL: "gil"), its packages and
+    its machine.
+    """
 
     endpoint: A[str, "path of its Python, or unix:PATH of its trial server"]
     interpreter: Interpreter
@@ -106,4 +115,8 @@ class Environment:
 
     revision: Revision
     source: A[str, "SHA-256 over the source files of loader and bench"]
-    twins: A[dict[Literal["ft", "gil"], Twin], {"minProperties": 1}, "by name: ft (free-threaded) and gil"]
+    twins: A[
+        dict[Literal["ft", "gil"], Twin],
+        {"minProperties": 1},
+        "by name: ft (free-threaded) and gil",
+    ]

@@ -1,6 +1,8 @@
-"""Search for runs in an output root (--out), and a small record of runs in the cache folder, which outlives the runs.
+"""Search for runs in an output root (--out), and a small record of runs in the cache folder, which
+outlives the runs.
 
-Both serve what a run says of other hours (ftbench.stats.hours). Neither is needed: what cannot be read is passed over.
+Both serve what a run says of other hours (ftbench.stats.hours). Neither is needed: what cannot be
+read is passed over.
 """
 
 import contextlib
@@ -45,7 +47,9 @@ class Entry:
 
 
 def runs(root: Path, source: str) -> Iterator[Results]:
-    """Yield the complete runs in *root* of the same sources, by their hash *source*; at most MOST_RUNS."""
+    """Yield the complete runs in *root* of the same sources, by their hash *source*; at most
+    MOST_RUNS.
+    """
     number = 0
     try:
         folders = sorted((each for each in root.iterdir() if not each.is_symlink()), reverse=True)
@@ -57,7 +61,10 @@ def runs(root: Path, source: str) -> Iterator[Results]:
         with contextlib.suppress(OSError, ResultsError, RecursionError):
             if not file.is_file() or file.stat().st_size > LARGEST:
                 continue
-            if json.dumps(source).encode() in file.read_bytes() and (results := load(file)).status == "complete":
+            if (
+                json.dumps(source).encode() in file.read_bytes()
+                and (results := load(file)).status == "complete"
+            ):
                 yield results
                 number += 1
         if number == MOST_RUNS:
@@ -65,7 +72,9 @@ def runs(root: Path, source: str) -> Iterator[Results]:
 
 
 def recorded(cache: Path, key: str) -> list[Entry]:
-    """Return the entries with this key in the record below *cache*; an empty list if there is no record."""
+    """Return the entries with this key in the record below *cache*; an empty list if there is no
+    record.
+    """
     if not (cache / RECORD).is_file():  # reading a pipe would wait
         return []
     try:
@@ -74,14 +83,25 @@ def recorded(cache: Path, key: str) -> list[Entry]:
             lines = file.read().splitlines()
     except OSError:
         return []
-    return [entry for line in lines if key.encode() in line and (entry := _entry(line)) and entry.key == key]
+    return [
+        entry
+        for line in lines
+        if key.encode() in line and (entry := _entry(line)) and entry.key == key
+    ]
 
 
 def _entry(line: bytes) -> Entry | None:
-    """Return the entry that a line holds; None for a line that was cut short, or that something else wrote."""
-    with contextlib.suppress(LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+    """Return the entry that a line holds; None for a line that was cut short, or that something
+    else wrote.
+    """
+    with contextlib.suppress(
+        LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError
+    ):
         content = json.loads(line)
-        figures = {str(name): (float(log), float(error)) for name, (log, error) in content["figures"].items()}
+        figures = {
+            str(name): (float(log), float(error))
+            for name, (log, error) in content["figures"].items()
+        }
         entry = Entry(content["key"], content["started"], float(content["seconds"]), figures)
         if math.isfinite(entry.time + entry.seconds) and all(map(_is_measured, figures.values())):
             return entry
@@ -95,7 +115,9 @@ def _is_measured(figure: tuple[float, float]) -> bool:
 
 
 def record(cache: Path, entries: Iterable[Entry]) -> None:
-    """Append entries to the record below *cache*. A record that cannot be written is left as it is."""
+    """Append entries to the record below *cache*. A record that cannot be written is left as
+    it is.
+    """
     text = "".join(f"{json.dumps(asdict(entry))}\n" for entry in entries)
     with contextlib.suppress(OSError):
         # One write: runs that end at the same time do not mix their lines.

@@ -1,7 +1,8 @@
 """The records of a run: what results.json holds, and what statistics and reports read.
 
-Each dataclass is a JSON object, and its fields are the object's keys (`from_` is "from"). All keys are required, except
-those in convert.OPTIONAL. `Annotated` adds a field's bounds (a dict) and meaning (a string) to the schema.
+Each dataclass is a JSON object, and its fields are the object's keys (`from_` is "from"). All keys
+are required, except those in convert.OPTIONAL. `Annotated` adds a field's bounds (a dict) and
+meaning (a string) to the schema.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from ftbench.plan.scenario import DISTRIBUTION_LIMIT
 from ftbench.plan.waterfall import PRECISION
 
 SCHEMA_VERSION = 8
-"""Version of the schema. It is increased whenever an older benchmark would misread a new results.json."""
+"""Version of the schema. It is increased whenever an older benchmark would misread a new
+results.json.
+"""
 
 Positive = A[float, {"exclusiveMinimum": 0}]
 NotNegative = A[float, {"minimum": 0}]
@@ -61,12 +64,16 @@ class Options:
     configs: A[list[Config], "configurations that were measured"]
     twins: A[dict[str, str], "endpoint (a Python, or unix:PATH) by twin"]
     precision: A[Positive, "--precision as a part of 1"] = PRECISION
-    requirements: A[list[str], "packages that were installed for a user-supplied dataset"] = field(default_factory=list)
+    requirements: A[list[str], "packages that were installed for a user-supplied dataset"] = field(
+        default_factory=list
+    )
     cache: A[str | None, "folder for downloads"] = None
     dataset: A[str | None, "--dataset, null for the scenarios' own"] = None
     collate_fn: A[str | None, "--collate-fn"] = None
     stress: A[bool, "true if the thread-safety suite was asked for"] = False
-    stress_minutes: A[Positive | None, "--stress-minutes, null for a moment for each scenario"] = None
+    stress_minutes: A[Positive | None, "--stress-minutes, null for a moment for each scenario"] = (
+        None
+    )
     folders: A[
         dict[str, str],
         {"propertyNames": {"enum": ["CODE", "DATA"]}},
@@ -106,7 +113,9 @@ class Dataset:
 
 @dataclass(kw_only=True)
 class Load:
-    """The amount of work in a trial: the size of its samples and batches, and the number of its batches and turns."""
+    """The amount of work in a trial: the size of its samples and batches, and the number of its
+    batches and turns.
+    """
 
     sample_bytes: A[Whole, "bytes of a sample in a batch"]
     dataset: Dataset
@@ -119,7 +128,11 @@ class Load:
 class MeasuredCase:
     """One case of a scenario, such as one sample size."""
 
-    name: A[str, {"pattern": "^([A-Za-z0-9][A-Za-z0-9._-]*)?$"}, "part of candidates' keys; the first may be empty"]
+    name: A[
+        str,
+        {"pattern": "^([A-Za-z0-9][A-Za-z0-9._-]*)?$"},
+        "part of candidates' keys; the first may be empty",
+    ]
     title: A[str, "for people"]
     parameters: A[dict[str, Any], "parameters of the case for its trials"]
     value: A[float | None, "its place on the axis, in case_unit; null for cases without an order"]
@@ -128,7 +141,9 @@ class MeasuredCase:
 
 @dataclass
 class Over:
-    """The horizontal axis of a curve: the axis's title, and the x value of each point of the curve."""
+    """The horizontal axis of a curve: the axis's title, and the x value of each point of the
+    curve.
+    """
 
     title: A[str, "name of the quantity: samples loaded, step"]
     values: A[Series, "one for each value, ascending"]
@@ -158,23 +173,38 @@ class Trial:
     metrics: A[dict[Name, Positive], {"minProperties": 1}, "measured values by metric, in its unit"]
     samples: A[Count, "number of samples loaded while it was measured"]
     batches: A[Count, "number of measured batches; 0 where the scenario loads none"]
-    first_batch: A[Count | None, "CRC-32 of the first batch, the same for all of a case; null for none to compare"]
-    rows: A[list[Count], "CRC-32 of every 102nd row of each batch of the turns, also those that are not timed"]
-    turn_seconds: A[list[Positive], "seconds of each turn's timed middle, in their order; none without turns"]
+    first_batch: A[
+        Count | None,
+        "CRC-32 of the first batch, the same for all of a case; null for none to compare",
+    ]
+    rows: A[
+        list[Count],
+        "CRC-32 of every 102nd row of each batch of the turns, also those that are not timed",
+    ]
+    turn_seconds: A[
+        list[Positive], "seconds of each turn's timed middle, in their order; none without turns"
+    ]
     turn_began: A[list[float], "start of the timed middle of each turn, in seconds since 1970"]
-    distributions: A[dict[Name, Distribution], "curves over the course of the trial (loss by step); six digits"]
+    distributions: A[
+        dict[Name, Distribution], "curves over the course of the trial (loss by step); six digits"
+    ]
     torch: A[str, "version of torch"]
     free_threaded: A[bool, "of the interpreter that measured"]
     gil_enabled: A[bool, "at the end of the trial"]
     disturbance: A[Disturbance, "other load while the trial ran; with turns, in those that count"]
-    start_method: A[str | None, "of worker processes by torch's default (fork), null without them"] = None
+    start_method: A[
+        str | None, "of worker processes by torch's default (fork), null without them"
+    ] = None
     condition_seconds: A[
-        dict[Name, list[list[Positive]]], "seconds of each turn of the two conditions that a metric compares, by metric"
+        dict[Name, list[list[Positive]]],
+        "seconds of each turn of the two conditions that a metric compares, by metric",
     ] = field(default_factory=dict)
-    turn_loads: A[list[Disturbance], "other load in each turn, in their order"] = field(default_factory=list)
-    turns_left_out: A[list[Count], "positions of the turns (0, 1, ...) that do not count: others took CPUs"] = field(
+    turn_loads: A[list[Disturbance], "other load in each turn, in their order"] = field(
         default_factory=list
     )
+    turns_left_out: A[
+        list[Count], "positions of the turns (0, 1, ...) that do not count: others took CPUs"
+    ] = field(default_factory=list)
 
     def counted(self, seconds: Sequence[float]) -> list[float]:
         """Return the turns that count, of the *seconds* of all turns."""
@@ -202,16 +232,26 @@ class Scenario:
     description: A[str, "the work in one line"]
     note: A[str, "a note for every output (a CPU backend where there is no GPU), or empty"]
     prefetch_factor: A[Whole, "batches that each worker loads in advance"]
-    ranks: A[int | None, {"minimum": 2}, "processes of a trial, each with a loader and workers; left out for 1"] = None
+    ranks: A[
+        int | None,
+        {"minimum": 2},
+        "processes of a trial, each with a loader and workers; left out for 1",
+    ] = None
     seed: A[Count, "of the order within rounds, and of the hashes of strings (PYTHONHASHSEED)"]
-    metrics: A[list[Metric], {"minItems": 1}, "measured metrics; the first is the subject of the scenario"]
+    metrics: A[
+        list[Metric], {"minItems": 1}, "measured metrics; the first is the subject of the scenario"
+    ]
     case_axis: A[str, "difference between the cases (sample size), empty without cases"]
     case_unit: A[str, "the unit of the cases' values, or empty"]
     cases: A[list[MeasuredCase], "the conditions in order; empty if there is but one"]
     candidates: A[list[Candidate], {"minItems": 1}, "all that took part, given up later or not"]
-    pairs: A[list[Pair], "comparisons of those that took part in every round, the most important first"]
+    pairs: A[
+        list[Pair], "comparisons of those that took part in every round, the most important first"
+    ]
     failures: A[list[Failure], "candidates whose trials failed"]
-    rounds: A[list[Round], {"minItems": 1}, "finished rounds; in each, every candidate was measured once"]
+    rounds: A[
+        list[Round], {"minItems": 1}, "finished rounds; in each, every candidate was measured once"
+    ]
 
     def candidate(self, key: str) -> Candidate:
         """Return the candidate with this key."""
@@ -223,11 +263,15 @@ class Scenario:
         return [trial for trial in trials if trial.candidate == key]
 
     def in_each_process(self, key: str, metric: str) -> list[float]:
-        """Return a candidate's values of a metric, one for each of its trials; each trial is a process."""
+        """Return a candidate's values of a metric, one for each of its trials; each trial is a
+        process.
+        """
         return [trial.metrics[metric] for trial in self.trials_of(key)]
 
     def typical(self, key: str, metric: str) -> float:
-        """Return the geometric mean of a metric over a candidate's trials. Ratios also use geometric means."""
+        """Return the geometric mean of a metric over a candidate's trials. Ratios also use
+        geometric means.
+        """
         return geometric_mean(self.in_each_process(key, metric))
 
     @property
@@ -238,13 +282,17 @@ class Scenario:
 
 @dataclass(kw_only=True)
 class Change:
-    """A ratio of two candidates: its mean over n rounds, its 95% confidence interval and the verdict on it."""
+    """A ratio of two candidates: its mean over n rounds, its 95% confidence interval and the
+    verdict on it.
+    """
 
     ratio: A[Positive, "geometric mean of the rounds' ratios"]
     low: A[Positive | None, "lower end of the interval, null for one round"]
     high: A[Positive | None, "upper end of the interval"]
     n: A[Whole, "rounds"]
-    resolution: A[float | None, {"minimum": 1}, "the smallest factor that eight of ten such runs would show"]
+    resolution: A[
+        float | None, {"minimum": 1}, "the smallest factor that eight of ten such runs would show"
+    ]
     verdict: A[Verdict, "the conclusion; other-samples: the two loaded different samples"]
 
     @property
@@ -264,7 +312,9 @@ class Start:
 
 @dataclass(kw_only=True)
 class Step(Change):
-    """One step of a waterfall: one change, and the ratio of the value after the change to the value before it."""
+    """One step of a waterfall: one change, and the ratio of the value after the change to the value
+    before it.
+    """
 
     name: A[str, "the change in this step"]
     candidate: A[str, "key of the candidate that the step leads to"]
@@ -272,7 +322,9 @@ class Step(Change):
 
 @dataclass(kw_only=True)
 class Steps:
-    """The figures of a waterfall in one metric. The ratio of end to start is the product of the steps' ratios."""
+    """The figures of a waterfall in one metric. The ratio of end to start is the product of the
+    steps' ratios.
+    """
 
     start: A[Start, "the loader that people run today"]
     steps: A[list[Step], {"minItems": 1}, "one change each"]
@@ -282,7 +334,9 @@ class Steps:
 
 @dataclass(kw_only=True)
 class Waterfall(Steps):
-    """The waterfall of one case, with the largest number of workers. Its figures are in samples/s (throughput)."""
+    """The waterfall of one case, with the largest number of workers. Its figures are in samples/s
+    (throughput).
+    """
 
     workload: A[str, "for people"]
     scenario: A[str, "its name"]
@@ -311,7 +365,10 @@ class StressResult:
     failures: A[list[str], "traceback of each; of a crash or a hang the stacks of all threads"]
     outcome: A[
         Literal["passed", "failed", "crashed", "hung"],
-        "failed: an exception, a wrong result; crashed: ended by a signal; hung: it had to be ended",
+        (
+            "failed: an exception, a wrong result; crashed: ended by a signal; hung: it had to be "
+            "ended"
+        ),
     ]
 
 
@@ -321,9 +378,14 @@ class Stress:
 
     status: A[Status, "complete: every scenario has a result in every configuration"]
     reason: A[str | None, "reason that the run is incomplete, null if it is complete"]
-    minutes: A[Positive | None, "shared by all scenarios in each configuration; null for a moment for each"]
+    minutes: A[
+        Positive | None, "shared by all scenarios in each configuration; null for a moment for each"
+    ]
     seed: A[int, "of its random choices"]
-    source: A[str | None, "SHA-256 over the files of tests/stress, the same everywhere; null if nothing has run"]
+    source: A[
+        str | None,
+        "SHA-256 over the files of tests/stress, the same everywhere; null if nothing has run",
+    ]
     scenarios: A[list[str], "names of the scenarios, in the order they ran in"]
     results: A[list[StressResult], "in the order they ended in"]
 
@@ -335,21 +397,35 @@ class Stress:
 
 @dataclass
 class Results:
-    """The record of one run of the benchmark. Times are in seconds, memory in bytes, or in MiB if the key says so."""
+    """The record of one run of the benchmark. Times are in seconds, memory in bytes, or in MiB if
+    the key says so.
+    """
 
     options: Options
-    environment: Environment = field(default_factory=lambda: Environment(Revision("unknown", None, None), "", {}))
+    environment: Environment = field(
+        default_factory=lambda: Environment(Revision("unknown", None, None), "", {})
+    )
     started: A[str, "ISO 8601, UTC"] = ""
-    schema_version: A[int, {"const": SCHEMA_VERSION}, "raised when its readers would misread it"] = SCHEMA_VERSION
+    schema_version: A[
+        int, {"const": SCHEMA_VERSION}, "raised when its readers would misread it"
+    ] = SCHEMA_VERSION
     status: A[Status, "incomplete: some rounds are missing; reason says why"] = "incomplete"
     reason: A[str | None, "reason that the run is incomplete, null if it is complete"] = (
         "the run has not ended, or was killed"
     )
     seconds: A[float, "that the whole run took"] = 0.0
-    warnings: A[list[str], "notes that a reader needs before the figures"] = field(default_factory=list)
-    skipped: A[list[Skipped], "parts of the plan that were not measured, with reasons"] = field(default_factory=list)
-    scenarios: A[list[Scenario], {"minItems": 1}, "in the order of the run"] = field(default_factory=list)
-    waterfalls: A[list[Waterfall], "for each scenario and case with a chain; written at the end of the run"] = field(
+    warnings: A[list[str], "notes that a reader needs before the figures"] = field(
         default_factory=list
     )
-    stress: A[Stress | None, "outcome of the thread-safety suite (tests/stress); null if it did not start"] = None
+    skipped: A[list[Skipped], "parts of the plan that were not measured, with reasons"] = field(
+        default_factory=list
+    )
+    scenarios: A[list[Scenario], {"minItems": 1}, "in the order of the run"] = field(
+        default_factory=list
+    )
+    waterfalls: A[
+        list[Waterfall], "for each scenario and case with a chain; written at the end of the run"
+    ] = field(default_factory=list)
+    stress: A[
+        Stress | None, "outcome of the thread-safety suite (tests/stress); null if it did not start"
+    ] = None

@@ -1,7 +1,7 @@
 """Writing the files of a run atomically, and reading results.json.
 
-Each file is written to disk (fsync) under a temporary name, then renamed. So if the disk is full or the process is
-killed, the previous version of the file is kept, never half of the new one.
+Each file is written to disk (fsync) under a temporary name, then renamed. So if the disk is full or
+the process is killed, the previous version of the file is kept, never half of the new one.
 """
 
 import contextlib
@@ -22,15 +22,21 @@ LARGEST = 256 * 2**20
 
 
 class ResultsError(Exception):
-    """Raised if results cannot be written or read; the message says which files are intact and what to do."""
+    """Raised if results cannot be written or read; the message says which files are intact and what
+    to do.
+    """
 
 
 class WrongPath(ResultsError):
-    """Raised if a path that the user named has no valid results to read, or cannot be written to."""
+    """Raised if a path that the user named has no valid results to read, or cannot be written
+    to.
+    """
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file atomically: even if this raises OSError, the file has the old or the new content, never a part."""
+    """Replace a file atomically: even if this raises OSError, the file has the old or the new
+    content, never a part.
+    """
     fd, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
         with open(fd, "wb") as file:
@@ -52,9 +58,11 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 class RunDirectory:
-    """The directory of one run, in the output root (--out). Only the controller's thread uses this object.
+    """The directory of one run, in the output root (--out). Only the controller's thread uses this
+    object.
 
-    The directory is created with its first file, so a run that finishes no round leaves no directory.
+    The directory is created with its first file, so a run that finishes no round leaves no
+    directory.
     """
 
     def __init__(self, root: Path):
@@ -67,7 +75,8 @@ class RunDirectory:
                 probe.write(b"x" * 4096)
         except OSError as error:
             raise WrongPath(
-                f"cannot write results to {root}: {error.strerror or error}; name another directory with --out DIR"
+                f"cannot write results to {root}: {error.strerror or error}; name another "
+                f"directory with --out DIR"
             ) from error
 
     def write(self, name: str, content: bytes) -> None:
@@ -113,7 +122,9 @@ class RunDirectory:
         raise FileExistsError(f"{self.root} has a hundred runs of this second")
 
     def save(self, results: Results) -> None:
-        """Check that the results fit the schema, then write results.json; raises ResultsError if either fails."""
+        """Check that the results fit the schema, then write results.json; raises ResultsError if
+        either fails.
+        """
         document = as_json(results)
         try:
             check_form(document)
@@ -127,7 +138,9 @@ class RunDirectory:
         self.write("results.json", content.encode())
 
     def publish(self) -> None:
-        """Point the symbolic link <root>/latest to this run's directory; raises ResultsError if that fails."""
+        """Point the symbolic link <root>/latest to this run's directory; raises ResultsError if
+        that fails.
+        """
         assert self.directory, "there is nothing to publish before a file is written"
         link = self.root / "latest"
         temporary = self.root / f".latest-{os.getpid()}"
@@ -139,7 +152,8 @@ class RunDirectory:
             temporary.rename(link)
         except OSError as error:
             raise ResultsError(
-                f"results are in {self.directory}, but {link} cannot be set: {error.strerror or error}"
+                f"results are in {self.directory}, but {link} cannot be set: "
+                f"{error.strerror or error}"
             ) from error
 
 
@@ -157,7 +171,9 @@ def find(path: Path) -> Path:
 
 
 def load(path: Path) -> Results:
-    """Read and check the results.json at *path* (see `find`); raises WrongPath if it is missing or invalid."""
+    """Read and check the results.json at *path* (see `find`); raises WrongPath if it is missing or
+    invalid.
+    """
     path = find(path)
     document = _read(path)
     version = document.get("schema_version") if isinstance(document, dict) else None
@@ -166,21 +182,26 @@ def load(path: Path) -> Results:
         remedy = "a results.json of ./twins bench is wanted"
         if isinstance(version, int):
             remedy = f"use the bench that wrote it{writer}, or repeat the run"
-        raise WrongPath(f"{path} has schema version {version}; this bench reads {SCHEMA_VERSION}: {remedy}")
+        raise WrongPath(
+            f"{path} has schema version {version}; this bench reads {SCHEMA_VERSION}: {remedy}"
+        )
     try:
         check_form(document)
         results = from_json(Results, document)
         check_keys(results)
     except (Inconsistent, OverflowError) as error:  # an integer that no float holds
         raise WrongPath(
-            f"{path} is not a results.json that can be trusted: {error}. Restore the file, use the bench that wrote "
+            f"{path} is not a results.json that can be trusted: {error}. Restore the file, use "
+            f"the bench that wrote "
             f"it{writer}, or repeat the run"
         ) from error
     return results
 
 
 def _read(path: Path) -> Any:
-    """Return the JSON document at *path*; raises WrongPath if there is none, or one that no file could hold again."""
+    """Return the JSON document at *path*; raises WrongPath if there is none, or one that no file
+    could hold again.
+    """
     if path.exists() and not path.is_file():  # reading a pipe would wait
         raise WrongPath(f"{path} is no file")
     try:
@@ -189,7 +210,9 @@ def _read(path: Path) -> Any:
         document = json.loads(path.read_text(encoding="utf-8"))
         json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
     except (OSError, UnicodeDecodeError) as error:
-        raise WrongPath(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+        raise WrongPath(
+            f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
+        ) from error
     except json.JSONDecodeError as error:
         raise WrongPath(
             f"{path} is not JSON: {error}. If it was cut short, copy it again, or repeat the run"
@@ -202,7 +225,9 @@ def _read(path: Path) -> Any:
 
 
 def _writer(document: Any) -> str:
-    """Return the commit of the benchmark that wrote the document, as " (commit 0123abc...)"; "" if none is recorded."""
+    """Return the commit of the benchmark that wrote the document, as " (commit 0123abc...)"; "" if
+    none is recorded.
+    """
     with contextlib.suppress(KeyError, TypeError):
         return f" (commit {document['environment']['revision']['commit'][:12]})"
     return ""

@@ -1,7 +1,8 @@
 """Disturbances of a trial: other processes, other virtual machines, and the control group's quota.
 
-The figures come from the kernel's counters where the trial runs: /proc/stat (proc_stat(5)), cpu.stat of the control
-groups (Documentation/admin-guide/cgroup-v2.rst) and getrusage(2). A counter that cannot be read is None, never zero.
+The figures come from the kernel's counters where the trial runs: /proc/stat (proc_stat(5)),
+cpu.stat of the control groups (Documentation/admin-guide/cgroup-v2.rst) and getrusage(2). A counter
+that cannot be read is None, never zero.
 """
 
 import contextlib
@@ -16,8 +17,9 @@ from typing import Annotated as A
 from ftbench.machine.usage import own_seconds
 from ftrun import cgroup
 
-# Thresholds above which a round is marked, as parts of the CPU time that the benchmark could have used. Kernel threads
-# and an idle desktop stay below 2%. Two equal trials differed by the part that other processes took.
+# Thresholds above which a round is marked, as parts of the CPU time that the benchmark could have
+# used. Kernel threads and an idle desktop stay below 2%. Two equal trials differed by the part that
+# other processes took.
 OTHERS, STOLEN = 0.05, 0.02
 # As a part of the trial's time: with any throttling, all threads stand still at once.
 THROTTLED = 0.01
@@ -42,13 +44,17 @@ class Counters:
 
 
 def cpu_times(cpus: set[int], proc: Path = Path("/proc")) -> tuple[float | None, float | None]:
-    """Return (busy, stolen) seconds of these CPUs since boot; (None, None) if /proc/stat lacks these counters."""
+    """Return (busy, stolen) seconds of these CPUs since boot; (None, None) if /proc/stat lacks
+    these counters.
+    """
     busy = stolen = 0.0
     names = {f"cpu{number}" for number in cpus}
     for line in (cgroup.read(proc / "stat") or "").splitlines():
         name, *fields = line.split()
         if name in names and len(fields) >= 8:
-            user, nice, system, _idle, _iowait, irq, softirq, steal = (int(f) * TICK for f in fields[:8])
+            user, nice, system, _idle, _iowait, irq, softirq, steal = (
+                int(f) * TICK for f in fields[:8]
+            )
             busy += user + nice + system + irq + softirq
             stolen += steal
     # Some sandboxes report only zeros.
@@ -56,16 +62,21 @@ def cpu_times(cpus: set[int], proc: Path = Path("/proc")) -> tuple[float | None,
 
 
 def counters() -> Counters:
-    return Counters(time.monotonic(), *cpu_times(os.sched_getaffinity(0)), cgroup.throttled_seconds(), own_seconds())
+    return Counters(
+        time.monotonic(),
+        *cpu_times(os.sched_getaffinity(0)),
+        cgroup.throttled_seconds(),
+        own_seconds(),
+    )
 
 
 def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
     """Return the load between two readings, as a dict with the fields of Disturbance.
 
-    Counters.own gets a child's CPU time only when the child has ended and been waited for, and then all of it.
-    `living` is a correction for this, in seconds. If the child still runs, `living` is the CPU time that the child used
-    since `before`. If the child has been waited for since `before`, `living` is negative: minus the CPU time that the
-    child had used until `before`.
+    Counters.own gets a child's CPU time only when the child has ended and been waited for, and then
+    all of it. `living` is a correction for this, in seconds. If the child still runs, `living` is
+    the CPU time that the child used since `before`. If the child has been waited for since
+    `before`, `living` is negative: minus the CPU time that the child had used until `before`.
     """
     seconds = max(after.at - before.at, TICK)
     own = max(0.0, after.own - before.own + living)
@@ -85,7 +96,9 @@ def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
 
 
 def together(parts: Sequence[Mapping]) -> dict:
-    """Combine results of `between` into one. Seconds are added up; numbers of CPUs are averaged, weighted by time."""
+    """Combine results of `between` into one. Seconds are added up; numbers of CPUs are averaged,
+    weighted by time.
+    """
     result: dict[str, float | None] = {}
     for field in fields(Disturbance):
         measured = [part for part in parts if part[field.name] is not None]
@@ -103,16 +116,26 @@ def together(parts: Sequence[Mapping]) -> dict:
 
 @dataclass
 class Disturbance:
-    """Load on the CPUs while trials ran: by the trials, by other processes and by other virtual machines."""
+    """Load on the CPUs while trials ran: by the trials, by other processes and by other virtual
+    machines.
+    """
 
     seconds: A[float, {"exclusiveMinimum": 0}, "that the figures are means over"]
     own_cpus: A[float, {"minimum": 0}, "CPUs that the trial used"]
-    other_cpus: A[float | None, {"minimum": 0}, "CPUs that others used of those that it may use; null if unknown"]
+    other_cpus: A[
+        float | None,
+        {"minimum": 0},
+        "CPUs that others used of those that it may use; null if unknown",
+    ]
     stolen_cpus: A[
-        float | None, {"minimum": 0}, "CPUs that the hypervisor gave to others (steal time); null if unknown"
+        float | None,
+        {"minimum": 0},
+        "CPUs that the hypervisor gave to others (steal time); null if unknown",
     ]
     throttled_seconds: A[
-        float | None, {"minimum": 0}, "that its control group's quota stopped it; null without a group"
+        float | None,
+        {"minimum": 0},
+        "that its control group's quota stopped it; null without a group",
     ]
 
 
@@ -127,7 +150,9 @@ class State:
     ]
     affinity: A[int, {"minimum": 1}, "CPUs that the process may use"]
     quota: A[float | None, {"minimum": 0}, "CPUs that the control group leaves it; null for all"]
-    governor: A[str | None, "frequency governor; null where none is to be seen, as in most virtual machines"]
+    governor: A[
+        str | None, "frequency governor; null where none is to be seen, as in most virtual machines"
+    ]
 
 
 def state(sys: Path = Path("/sys/devices/system/cpu")) -> State:
@@ -141,9 +166,11 @@ def state(sys: Path = Path("/sys/devices/system/cpu")) -> State:
 
 
 def taken(load: Disturbance, usable: float) -> bool:
-    """True if other processes or other machines took more than their threshold of the *usable* CPUs.
+    """True if other processes or other machines took more than their threshold of the *usable*
+    CPUs.
 
-    Throttling does not count: a control group's quota stops the trial for what the trial itself has used.
+    Throttling does not count: a control group's quota stops the trial for what the trial itself has
+    used.
     """
     return (load.other_cpus or 0) > OTHERS * usable or (load.stolen_cpus or 0) > STOLEN * usable
 
@@ -157,21 +184,28 @@ def marks(load: Disturbance, usable: float) -> list[str]:
     if load.stolen_cpus is not None and load.stolen_cpus > STOLEN * usable:
         result.append(f"other virtual machines took {load.stolen_cpus:.2f} {cpus} (steal time)")
     if load.throttled_seconds is not None and load.throttled_seconds > THROTTLED * load.seconds:
-        result.append(f"the control group's quota stopped it for {load.throttled_seconds:.1f} of {load.seconds:.0f} s")
+        result.append(
+            f"the control group's quota stopped it for {load.throttled_seconds:.1f} of "
+            f"{load.seconds:.0f} s"
+        )
     return result
 
 
 def about_machine(before: State) -> list[str]:
-    """Return a warning for each setting of the machine that makes figures vary: frequency scaling, a CPU quota."""
+    """Return a warning for each setting of the machine that makes figures vary: frequency scaling,
+    a CPU quota.
+    """
     result = []
     if before.governor not in (None, "performance"):
         result.append(
-            f"frequency scaling is on (governor {before.governor}): absolute figures depend on how warm "
+            f"frequency scaling is on (governor {before.governor}): absolute figures depend on "
+            f"how warm "
             "and how busy the CPUs were; cpupower frequency-set -g performance fixes the frequency"
         )
     if before.quota is not None:
         result.append(
-            f"the control group leaves {before.quota:g} of {before.affinity} CPUs: more threads than "
+            f"the control group leaves {before.quota:g} of {before.affinity} CPUs: more "
+            f"threads than "
             "that are stopped together for the rest of each period"
         )
     return result

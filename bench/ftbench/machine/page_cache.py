@@ -1,7 +1,8 @@
 """The kernel's page cache: dropping files from it, and how much of a file it holds. Linux only.
 
-Dropping needs no privilege: posix_fadvise(2) with POSIX_FADV_DONTNEED requests that a file's clean pages are dropped.
-Some file systems ignore the request: tmpfs has no other place for its files. mincore(2) says how much is still cached.
+Dropping needs no privilege: posix_fadvise(2) with POSIX_FADV_DONTNEED requests that a file's clean
+pages are dropped. Some file systems ignore the request: tmpfs has no other place for its files.
+mincore(2) says how much is still cached.
 """
 
 import ctypes
@@ -10,14 +11,17 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-# The fraction of dropped files that may stay cached: the kernel may keep a few pages that are in use.
+# The fraction of dropped files that may stay cached: the kernel may keep a few pages that are in
+# use.
 LEFT_OVER = 0.05
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NotDropped(Exception):
-    """Raised if files stay in the page cache; the message says where and why. `left`: mean fraction still cached."""
+    """Raised if files stay in the page cache; the message says where and why. `left`: mean fraction
+    still cached.
+    """
 
     def __init__(self, message: str, left: float) -> None:
         super().__init__(message)
@@ -25,7 +29,9 @@ class NotDropped(Exception):
 
 
 def drop(path: str | Path) -> None:
-    """Write a file's changes to the disk, then ask the kernel to drop the file from the page cache; raises OSError."""
+    """Write a file's changes to the disk, then ask the kernel to drop the file from the page cache;
+    raises OSError.
+    """
     fd = os.open(path, os.O_RDONLY)
     try:
         # Dirty pages are not dropped.
@@ -42,7 +48,8 @@ def resident(path: str | Path) -> float | None:
     """
     import numpy
 
-    if not os.access(path, os.W_OK):  # since Linux 5.2 mincore only tells a process that may write to the file
+    if not os.access(path, os.W_OK):
+        # since Linux 5.2 mincore only tells a process that may write to the file
         return None
     if not os.path.getsize(path):
         return 0.0
@@ -56,7 +63,9 @@ def resident(path: str | Path) -> float | None:
 
 
 def drop_all(paths: Iterable[str | Path]) -> float:
-    """Drop files from the page cache; return the mean fraction still cached. Raises NotDropped if over LEFT_OVER."""
+    """Drop files from the page cache; return the mean fraction still cached. Raises NotDropped if
+    over LEFT_OVER.
+    """
     paths = list(paths)
     for path in paths:
         drop(path)
@@ -64,8 +73,10 @@ def drop_all(paths: Iterable[str | Path]) -> float:
     left = sum(known) / len(known) if known else 0.0
     if left > LEFT_OVER:
         raise NotDropped(
-            f"{left:.0%} of the files in {Path(paths[0]).parent} stay in the page cache though the kernel "
-            "was asked to drop them: another program has them open or mapped, or their file system is in memory "
+            f"{left:.0%} of the files in {Path(paths[0]).parent} stay in the page cache though "
+            f"the kernel "
+            "was asked to drop them: another program has them open or mapped, or their file "
+            "system is in memory "
             "(name a directory on a disk in FT_BENCH_CACHE)",
             left,
         )

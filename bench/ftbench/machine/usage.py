@@ -20,7 +20,9 @@ def own_seconds() -> float:
 
 
 def cpu_seconds() -> float:
-    """Return the CPU time of this process and all its descendants so far, ended ones included (s)."""
+    """Return the CPU time of this process and all its descendants so far, ended ones included
+    (s).
+    """
     import psutil
 
     used = own_seconds()
@@ -35,16 +37,20 @@ class Usage:
     """Memory of a process tree (MiB)."""
 
     total: float
-    """Memory that the machine loses to the tree: anonymous memory, pages of files, and shared memory (/dev/shm, memfd).
+    """Memory that the machine loses to the tree: anonymous memory, pages of files, and shared
+    memory (/dev/shm, memfd).
 
-    Anonymous memory that processes share is divided among them, so that the sum counts it once. Pages of files
-    (libraries, mostly) count as if only this tree had mapped them. Otherwise the figure would depend on the other
-    trials that are alive. Shared memory counts once, whether a process has mapped it or only holds its descriptor: a
-    batch that waits in the queue of a worker process is mapped by no process. Descriptors on their way through a socket
-    are missed; torch sends one at a time, when the consumer takes the batch.
+    Anonymous memory that processes share is divided among them, so that the sum counts it once.
+    Pages of files (libraries, mostly) count as if only this tree had mapped them. Otherwise the
+    figure would depend on the other trials that are alive. Shared memory counts once, whether a
+    process has mapped it or only holds its descriptor: a batch that waits in the queue of a worker
+    process is mapped by no process. Descriptors on their way through a socket are missed; torch
+    sends one at a time, when the consumer takes the batch.
     """
     uss: float
-    """Unique set sizes: memory that no other process shares, and that the end of the process would free."""
+    """Unique set sizes: memory that no other process shares, and that the end of the process would
+    free.
+    """
 
 
 def tree_usage() -> Usage:
@@ -58,7 +64,8 @@ def tree_usage() -> Usage:
         with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
             try:
                 anonymous, mapped, uss = _look(process, shared)
-            except (psutil.AccessDenied, PermissionError):  # of a setuid program, only the size may be read
+            except (psutil.AccessDenied, PermissionError):
+                # of a setuid program, only the size may be read
                 size = process.memory_info()
                 anonymous, mapped, uss = size.rss - size.shared, 0, size.rss - size.shared
             # Workers map the files that their parent maps, or fewer.
@@ -67,17 +74,23 @@ def tree_usage() -> Usage:
 
 
 def _look(process, shared: dict[tuple[int, int], int]) -> tuple[int, int, int]:
-    """Return (own memory, mapped pages of files, USS) of a psutil.Process in bytes; add its shared memory to *shared*.
+    """Return (own memory, mapped pages of files, USS) of a psutil.Process in bytes; add its shared
+    memory to *shared*.
 
-    *shared* is {(device, inode): bytes}, for shared memory that has a file descriptor or a name. Own memory is the
-    process's part (PSS) of anonymous memory, and of shared memory that has neither a descriptor nor a name.
+    *shared* is {(device, inode): bytes}, for shared memory that has a file descriptor or a name.
+    Own memory is the process's part (PSS) of anonymous memory, and of shared memory that has
+    neither a descriptor nor a name.
     """
     directory = Path(f"/proc/{process.pid}")
     kib: dict[str, int] = {}
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         text = (directory / "smaps_rollup").read_text() + (directory / "status").read_text()
-        kib = {name: int(value) for name, value in re.findall(r"^(\w+):\s+(\d+) kB$", text, re.MULTILINE)}
-    # Before Linux 5.3 and in some sandboxes, the kernel does not report pages by kind: shared memory counts if mapped.
+        kib = {
+            name: int(value)
+            for name, value in re.findall(r"^(\w+):\s+(\d+) kB$", text, re.MULTILINE)
+        }
+    # Before Linux 5.3 and in some sandboxes, the kernel does not report pages by kind: shared
+    # memory counts if mapped.
     if not {"Pss_Anon", "Pss_Shmem", "RssFile"} <= kib.keys():
         full = process.memory_full_info()
         return full.pss, 0, full.uss
@@ -94,7 +107,11 @@ def _look(process, shared: dict[tuple[int, int], int]) -> tuple[int, int, int]:
                 unknown += int(end, 16) - int(first, 16)
     unique = sum(value for name, value in kib.items() if name.startswith("Private_"))
     # Mappings without a descriptor or a name, such as semaphores: at most their lengths.
-    return 1024 * kib["Pss_Anon"] + min(unknown, 1024 * kib["Pss_Shmem"]), 1024 * kib["RssFile"], 1024 * unique
+    return (
+        1024 * kib["Pss_Anon"] + min(unknown, 1024 * kib["Pss_Shmem"]),
+        1024 * kib["RssFile"],
+        1024 * unique,
+    )
 
 
 _MAPPING = re.compile(r"(\w+)-(\w+) \S+ \w+ (\S+) (\d+) *(.*)")
@@ -112,4 +129,6 @@ def _add(path: Path, shared: dict[tuple[int, int], int]) -> None:
         name = os.readlink(path) if path.is_symlink() else str(path)
         if name.startswith(SHARED[:2]):
             found = path.stat()
-            shared[found.st_dev, found.st_ino] = 512 * found.st_blocks if found.st_ctime > _STARTED else 0
+            shared[found.st_dev, found.st_ino] = (
+                512 * found.st_blocks if found.st_ctime > _STARTED else 0
+            )

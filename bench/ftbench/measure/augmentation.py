@@ -1,6 +1,7 @@
 """Augmentations of images for training a classifier, with NumPy, Pillow and ftloader.sample_rng.
 
-Random numbers depend on the sample alone, so the images are the same for any number and kind of workers.
+Random numbers depend on the sample alone, so the images are the same for any number and kind of
+workers.
 """
 
 import math
@@ -11,29 +12,35 @@ from PIL import Image, ImageFilter
 from ftloader import sample_rng
 
 SIDE = 224
-# Mean and deviation of ImageNet's pixels. Most trained networks expect pictures that are standardised by them.
+# Mean and deviation of ImageNet's pixels. Most trained networks expect pictures that are
+# standardised by them.
 MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
 FILL = tuple(round(255 * float(value)) for value in MEAN)
 
 
 def random_crop(image: Image.Image, random: np.random.Generator) -> Image.Image:
-    """Return a random part of the image, resized to SIDE x SIDE, and mirrored with a probability of 1/2.
+    """Return a random part of the image, resized to SIDE x SIDE, and mirrored with a probability of
+    1/2.
 
-    The part has 25% to 100% of the area and an aspect ratio of 3:4 to 4:3, as for Inception (Szegedy et al., "Going
-    Deeper with Convolutions", CVPR 2015).
+    The part has 25% to 100% of the area and an aspect ratio of 3:4 to 4:3, as for Inception
+    (Szegedy et al., "Going Deeper with Convolutions", CVPR 2015).
     """
     area = image.width * image.height * random.uniform(0.25, 1)
     aspect = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
     width = min(math.sqrt(area * aspect), image.width)
     height = min(math.sqrt(area / aspect), image.height)
     left, top = random.uniform(0, image.width - width), random.uniform(0, image.height - height)
-    image = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR, (left, top, left + width, top + height))
+    image = image.resize(
+        (SIDE, SIDE), Image.Resampling.BILINEAR, (left, top, left + width, top + height)
+    )
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if random.random() < 0.5 else image
 
 
 def random_affine(image: Image.Image, random: np.random.Generator) -> Image.Image:
-    """Rotate the image by up to 30°, move it by up to 10%, scale it by 0.8 to 1.2, and shear it by up to 10°."""
+    """Rotate the image by up to 30°, move it by up to 10%, scale it by 0.8 to 1.2, and shear it by
+    up to 10°.
+    """
     turn, shear = np.radians(random.uniform(-30, 30)), math.tan(np.radians(random.uniform(-10, 10)))
     scale = random.uniform(0.8, 1.2)
     centre = np.array([image.width, image.height]) / 2
@@ -45,7 +52,11 @@ def random_affine(image: Image.Image, random: np.random.Generator) -> Image.Imag
     offset = centre - back @ moved
     matrix = (*back[0], offset[0], *back[1], offset[1])
     return image.transform(
-        image.size, Image.Transform.AFFINE, tuple(map(float, matrix)), Image.Resampling.BILINEAR, fillcolor=FILL
+        image.size,
+        Image.Transform.AFFINE,
+        tuple(map(float, matrix)),
+        Image.Resampling.BILINEAR,
+        fillcolor=FILL,
     )
 
 
@@ -55,7 +66,9 @@ def random_blur(image: Image.Image, random: np.random.Generator) -> Image.Image:
 
 
 def random_colours(pixels: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Scale brightness, contrast and saturation by 0.6 to 1.4 each. `pixels` is (height, width, 3) float32, 0 to 1."""
+    """Scale brightness, contrast and saturation by 0.6 to 1.4 each. `pixels` is (height, width, 3)
+    float32, 0 to 1.
+    """
     brightness, contrast, saturation = random.uniform(0.6, 1.4, 3).astype(np.float32)
     pixels = pixels * brightness
     pixels = (pixels - pixels.mean()) * contrast + pixels.mean()
@@ -64,12 +77,18 @@ def random_colours(pixels: np.ndarray, random: np.random.Generator) -> np.ndarra
 
 
 def add_noise(pixels: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Add normally distributed noise to the pixels, with a random standard deviation of up to 0.04."""
-    return pixels + random.standard_normal(pixels.shape, np.float32) * np.float32(random.uniform(0, 0.04))
+    """Add normally distributed noise to the pixels, with a random standard deviation of up to
+    0.04.
+    """
+    return pixels + random.standard_normal(pixels.shape, np.float32) * np.float32(
+        random.uniform(0, 0.04)
+    )
 
 
 def random_erasing(pixels: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Set a random rectangle, 2% to 20% of the area, to the mean colour, in place (Zhong et al., AAAI 2020)."""
+    """Set a random rectangle, 2% to 20% of the area, to the mean colour, in place (Zhong et al.,
+    AAAI 2020).
+    """
     height, width, _ = pixels.shape
     area, aspect = height * width * random.uniform(0.02, 0.2), math.exp(random.uniform(-1, 1))
     tall = min(height - 1, round(math.sqrt(area / aspect)))
@@ -85,7 +104,9 @@ def light(image: Image.Image, random: np.random.Generator) -> np.ndarray:
 
 
 def heavy(image: Image.Image, random: np.random.Generator) -> np.ndarray:
-    """Return the image after all augmentations of this module: (SIDE, SIDE, 3) float32, about 0 to 1."""
+    """Return the image after all augmentations of this module: (SIDE, SIDE, 3) float32, about 0 to
+    1.
+    """
     image = random_blur(random_crop(random_affine(image, random), random), random)
     pixels = random_colours(np.asarray(image, np.float32) / np.float32(255), random)
     return random_erasing(add_noise(pixels, random), random)

@@ -1,8 +1,10 @@
-"""Checksums that show that two candidates gave the same samples: CRC-32 of batches, or of their checked rows.
+"""Checksums that show that two candidates gave the same samples: CRC-32 of batches, or of their
+checked rows.
 
-Checked rows are rows 0, 102, 204, ... of a sample. A loader's batch is a tensor, a dict or list of tensors, or a numpy
-array. BareLoop, the candidate without a loader, yields lists. Such a list has one array for each sample: the whole
-sample, or, in a list of the class Rows, its checked rows. Equal samples have equal checksums in all these forms.
+Checked rows are rows 0, 102, 204, ... of a sample. A loader's batch is a tensor, a dict or list of
+tensors, or a numpy array. BareLoop, the candidate without a loader, yields lists. Such a list has
+one array for each sample: the whole sample, or, in a list of the class Rows, its checked rows.
+Equal samples have equal checksums in all these forms.
 """
 
 from __future__ import annotations
@@ -12,13 +14,15 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-# Every 102nd row of measured batches is checked: 4 of 408 rows of an image, about 4 MB of a 400 MB batch, so that the
-# check takes well under 1% of the measured time.
+# Every 102nd row of measured batches is checked: 4 of 408 rows of an image, about 4 MB of a 400 MB
+# batch, so that the check takes well under 1% of the measured time.
 CHECKED_ROWS = 102
 
 
 class Rows(list):
-    """List that holds the checked rows of a batch: one array for each sample (see the function `rows`)."""
+    """List that holds the checked rows of a batch: one array for each sample (see the function
+    `rows`).
+    """
 
 
 class Seen:
@@ -29,7 +33,9 @@ class Seen:
         self.rows: list[int] = []
 
     def arrive(self, batch: Any) -> Any:
-        """Return the batch that training would read: here the loader's batch itself, in OnGpu its copy on the GPU."""
+        """Return the batch that training would read: here the loader's batch itself, in OnGpu its
+        copy on the GPU.
+        """
         return batch
 
     def wait(self) -> None:
@@ -40,13 +46,17 @@ class Seen:
         self.first = whole(batch)
 
     def take(self, batch: Any) -> None:
-        """Record the checksum of a batch's checked rows. If `take_first` was never called, call it for this batch."""
+        """Record the checksum of a batch's checked rows. If `take_first` was never called, call it
+        for this batch.
+        """
         if self.first is None:
             self.take_first(batch)
         self.rows.append(part(batch))
 
     def result(self, samples: int, last: int) -> dict:
-        """Return the counts and checksums for a trial's result. `last` is the number of samples in the last batch."""
+        """Return the counts and checksums for a trial's result. `last` is the number of samples in
+        the last batch.
+        """
         return {
             "samples": samples,
             "batches": len(self.rows),
@@ -59,11 +69,12 @@ class Seen:
 def by_batch(first: int | None, rows: Sequence[int], turns: int) -> dict[str, int]:
     """Return {batch name: checksum} for the batches of a trial.
 
-    *first* is the checksum of the whole first batch. *rows* are the checksums of the batches of all *turns* turns.
-    Batches of the same name should be equal in every candidate's trial.
+    *first* is the checksum of the whole first batch. *rows* are the checksums of the batches of all
+    *turns* turns. Batches of the same name should be equal in every candidate's trial.
     """
     found = {} if first is None else {"first": first}
-    # A trial with more workers measures more batches a turn, and each turn starts again with the same samples.
+    # A trial with more workers measures more batches a turn, and each turn starts again with the
+    # same samples.
     a_turn = max(1, len(rows) // max(1, turns))
     for number, checksum in enumerate(rows):
         turn, batch = divmod(number, a_turn)
@@ -72,7 +83,9 @@ def by_batch(first: int | None, rows: Sequence[int], turns: int) -> dict[str, in
 
 
 def rows(sample: Any) -> Any:
-    """Return a copy of every CHECKED_ROWS-th row of a sample (a numpy array of at least one dimension)."""
+    """Return a copy of every CHECKED_ROWS-th row of a sample (a numpy array of at least one
+    dimension).
+    """
     return sample[::CHECKED_ROWS].copy()
 
 
@@ -82,7 +95,9 @@ def whole(batch: Any) -> int:
 
 
 def part(batch: Any) -> int:
-    """Return the CRC-32 of a batch's checked rows. Fields without rows, such as labels, are checked whole."""
+    """Return the CRC-32 of a batch's checked rows. Fields without rows, such as labels, are checked
+    whole.
+    """
     if isinstance(batch, Rows):
         return _folded(batch)
     if _is_of_the_loop(batch):
@@ -96,7 +111,9 @@ def _checked_rows(field: Any) -> Any:
 
 
 def length(batch: Any) -> int:
-    """Return the number of samples in a batch: the length of its first field, or 0 if that field has no length."""
+    """Return the number of samples in a batch: the length of its first field, or 0 if that field
+    has no length.
+    """
     try:
         return len(batch if _is_of_the_loop(batch) else next(_leaves(batch), ()))
     except TypeError:
@@ -104,12 +121,16 @@ def length(batch: Any) -> int:
 
 
 def size(batch: Any) -> int:
-    """Return the size of a batch in bytes. A value other than a tensor or array has the size of its repr()."""
+    """Return the size of a batch in bytes. A value other than a tensor or array has the size of its
+    repr().
+    """
     return sum(memoryview(_array(leaf)).nbytes for leaf in _leaves(batch))
 
 
 def _is_of_the_loop(batch: Any) -> bool:
-    """True if *batch* is from BareLoop: a list with one array per sample. A loader's list has one tensor per field."""
+    """True if *batch* is from BareLoop: a list with one array per sample. A loader's list has one
+    tensor per field.
+    """
     return isinstance(batch, list) and type(batch[0]).__module__ == "numpy"
 
 
@@ -122,7 +143,9 @@ def _leaves(batch: Any) -> Iterator[Any]:
 
 
 def _array(leaf: Any) -> Any:
-    """Return a tensor or an array as a contiguous numpy array; return the bytes of repr() of any other value."""
+    """Return a tensor or an array as a contiguous numpy array; return the bytes of repr() of any
+    other value.
+    """
     if hasattr(leaf, "numpy"):
         leaf = leaf.detach().cpu().contiguous()
         try:

@@ -1,4 +1,6 @@
-"""The measurement of most scenarios: a short epoch of a new loader in each turn, alternating with other trials."""
+"""The measurement of most scenarios: a short epoch of a new loader in each turn, alternating with
+other trials.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from ftbench.measure.loaders import open_loader
 from ftbench.plan.scenario import Task, Turns
 
 METRICS = ("throughput", "cpu_per_1000", "time_to_first_batch", "memory_mib")
-# The timed part of a turn ends after about this many seconds, even if not all batches of the task are loaded.
+# The timed part of a turn ends after about this many seconds, even if not all batches of the task
+# are loaded.
 TURN_SECONDS = 1.0
 
 
@@ -24,7 +27,9 @@ class _WarmUp(NamedTuple):
 
 
 def _warm_up(task: Task, dataset: Any, seen: Seen, options: dict) -> _WarmUp:
-    """Load `task.warmup_batches` batches with a new loader; return the measured times and memory."""
+    """Load `task.warmup_batches` batches with a new loader; return the measured times and
+    memory.
+    """
     with open_loader(task, dataset, persistent=False, **options) as loader:
         ranks.meet()  # with several ranks, all open their loaders at once
         begin = time.perf_counter()
@@ -50,41 +55,54 @@ def _warm_up(task: Task, dataset: Any, seen: Seen, options: dict) -> _WarmUp:
 def _timed_batches(task: Task, batch_seconds: float) -> int:
     """Return the number of batches that are timed in a turn.
 
-    The number is `task.batches`, which is proportional to the number of workers, so that turns take equally long. Where
-    the GIL lets only one worker compute at a time, or the machine is slow, these batches may take over TURN_SECONDS.
-    In this case, the number is what fits into TURN_SECONDS, but at least two batches for each worker.
+    The number is `task.batches`, which is proportional to the number of workers, so that turns take
+    equally long. Where the GIL lets only one worker compute at a time, or the machine is slow,
+    these batches may take over TURN_SECONDS. In this case, the number is what fits into
+    TURN_SECONDS, but at least two batches for each worker.
     """
-    return min(task.batches, max(2 * max(1, task.workers), int(TURN_SECONDS / max(batch_seconds, 1e-9))))
+    return min(
+        task.batches, max(2 * max(1, task.workers), int(TURN_SECONDS / max(batch_seconds, 1e-9)))
+    )
 
 
 def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
     """Measure a loader: a warm-up, then an epoch for each turn, with a new loader each time.
 
-    A loader's speed varies by several percent with the addresses of its memory, so each turn opens a new loader. The
-    timed part of an epoch starts when the loader's pipeline is full, and ends before any worker runs out of batches.
+    A loader's speed varies by several percent with the addresses of its memory, so each turn opens
+    a new loader. The timed part of an epoch starts when the loader's pipeline is full, and ends
+    before any worker runs out of batches.
 
-    *seen* consumes the batches (default: checksums.Seen). *options* are further arguments of the loader.
-    With several ranks, each rank measures its own loader; ftbench.trial.job combines the results. Metrics returned:
+    *seen* consumes the batches (default: checksums.Seen). *options* are further arguments of the
+    loader. With several ranks, each rank measures its own loader; ftbench.trial.job combines the
+    results. Metrics returned:
 
-    - throughput: the samples of all turns divided by their seconds (1/s); overhead_us: µs per sample, 1e6 / throughput;
-    - cpu_per_1000: CPU time of the process and its workers for 1,000 samples, over the timed parts (s);
-    - time_to_first_batch: from the start of a new loader to its first batch, start of the workers included (s);
-    - memory_mib: the most memory of the process tree (Usage.total), read during the warm-up and after the last turn.
+    - throughput: the samples of all turns divided by their seconds (1/s); overhead_us: µs per
+        sample, 1e6 / throughput;
+    - cpu_per_1000: CPU time of the process and its workers for 1,000 samples, over the timed parts
+        (s);
+    - time_to_first_batch: from the start of a new loader to its first batch, start of the workers
+        included (s);
+    - memory_mib: the most memory of the process tree (Usage.total), read during the warm-up and
+        after the last turn.
     """
     dataset, seen = task.dataset(), seen or Seen()
     # Batches before and after the timed ones.
     after = max(1, task.workers)
     before = max(after, task.warmup_batches)
     warm = _warm_up(task, dataset, seen, options)
-    memory, timed = warm.memory, _timed_batches(task, max(ranks.meet(warm.batch_seconds)))  # equal in all ranks
+    # equal in all ranks
+    memory, timed = warm.memory, _timed_batches(task, max(ranks.meet(warm.batch_seconds)))
     turn_seconds, turn_began, last, cpu = [], [], 0, 0.0
     for turn in range(task.turns):
         # Hold no batch during other trials' turns and the timed part.
         batch = ()
         yield
         with open_loader(task, dataset, persistent=False, **options) as loader:
-            for number, batch in enumerate(loader.epoch((before + timed + after) * task.batch_size), 1):
-                # Check all batches, not only timed ones: with more workers the timed part starts later.
+            for number, batch in enumerate(
+                loader.epoch((before + timed + after) * task.batch_size), 1
+            ):
+                # Check all batches, not only timed ones: with more workers the timed part starts
+                # later.
                 batch = seen.arrive(batch)
                 seen.take(batch)
                 if number == before:

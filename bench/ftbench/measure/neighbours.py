@@ -1,4 +1,6 @@
-"""Measurement of several conditions in neighbouring turns of one process, so that other load affects all alike."""
+"""Measurement of several conditions in neighbouring turns of one process, so that other load
+affects all alike.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,11 @@ TURN_SECONDS = 0.3
 def alternate(
     conditions: Mapping[str, Callable[[], float]], turns: int
 ) -> Generator[None, None, dict[str, list[float]]]:
-    """Call every condition's function once in each turn; yield before each turn (plan.scenario.Turns).
+    """Call every condition's function once in each turn; yield before each turn
+    (plan.scenario.Turns).
 
-    Return {condition: [value in each turn]}. Every other turn has the reverse order, so that a drift of the machine's
-    speed cancels.
+    Return {condition: [value in each turn]}. Every other turn has the reverse order, so that a
+    drift of the machine's speed cancels.
     """
     found: dict[str, list[float]] = {name: [] for name in conditions}
     for turn in range(turns):
@@ -29,8 +32,9 @@ def alternate(
 def side_by_side(cases: Sequence[Turns]) -> Turns:
     """Run the measurements of several cases side by side: in each turn, a turn of every case.
 
-    All cases must have the same number of turns. Every other turn runs the cases in reverse order. Return the first
-    case's result, with the other cases' results in "others". If a case is unavailable, return that case's result.
+    All cases must have the same number of turns. Every other turn runs the cases in reverse order.
+    Return the first case's result, with the other cases' results in "others". If a case is
+    unavailable, return that case's result.
     """
     results: dict[int, dict] = {}
     order = list(range(len(cases)))
@@ -42,7 +46,10 @@ def side_by_side(cases: Sequence[Turns]) -> Turns:
                 results[number] = end.value
         unavailable = next((result for result in results.values() if "unavailable" in result), None)
         if unavailable or len(results) == len(cases):
-            return unavailable or {**results[0], "others": [results[number] for number in range(1, len(cases))]}
+            return unavailable or {
+                **results[0],
+                "others": [results[number] for number in range(1, len(cases))],
+            }
         order.reverse()
         yield
 
@@ -50,10 +57,12 @@ def side_by_side(cases: Sequence[Turns]) -> Turns:
 def condition_ratios(conditions: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> dict:
     """Return the items "metrics" and "condition_seconds" of a trial's result.
 
-    *conditions* is {metric: (turns of the first condition, turns of the second)}, in seconds. A metric's value is the
-    mean turn of the first condition, divided by the mean turn of the second.
+    *conditions* is {metric: (turns of the first condition, turns of the second)}, in seconds. A
+    metric's value is the mean turn of the first condition, divided by the mean turn of the second.
     """
     return {
-        "metrics": {name: fmean(first) / fmean(second) for name, (first, second) in conditions.items()},
+        "metrics": {
+            name: fmean(first) / fmean(second) for name, (first, second) in conditions.items()
+        },
         "condition_seconds": {name: list(pair) for name, pair in conditions.items()},
     }

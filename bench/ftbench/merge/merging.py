@@ -1,4 +1,5 @@
-"""Merging: groups of runs with the same software and work, their kinds of machine, and how these agree.
+"""Merging: groups of runs with the same software and work, their kinds of machine, and how these
+agree.
 
 Each machine counts once in its kind's mean, and each kind once in the mean of kinds
 (ftbench.stats.random_effects). A machine's error includes what hours do (ftbench.stats.hours): it
@@ -82,7 +83,10 @@ def _add_hours(run: collect.Found, hours: dict[earlier.Place, HourEntries]) -> N
 def _differences(setting: Mapping[str, str], main: Mapping[str, str]) -> list[str]:
     """Return a phrase for each difference of a group's *setting* from that of the main group."""
     titles = [title for title in {**main, **setting} if main.get(title) != setting.get(title)]
-    return [f"{title} is {setting.get(title, 'missing')}, not {main.get(title, 'missing')}" for title in titles]
+    return [
+        f"{title} is {setting.get(title, 'missing')}, not {main.get(title, 'missing')}"
+        for title in titles
+    ]
 
 
 def _group(group: Sequence[Part], names: Mapping[Hardware, str], entries: HourEntries) -> Group:
@@ -123,7 +127,9 @@ def _means(machines: Sequence[Figures], hours: Mapping[str, Deviation]) -> dict[
     return means
 
 
-def _kind(name: str, parts: Sequence[Part], means: Mapping[str, Mean], cpu: Mapping[str, Mean]) -> Kind:
+def _kind(
+    name: str, parts: Sequence[Part], means: Mapping[str, Mean], cpu: Mapping[str, Mean]
+) -> Kind:
     speed = fmean(part.measured.speed for part in parts)
     for part in parts:
         part.machine.speed = _exp(part.measured.speed - speed)
@@ -174,7 +180,9 @@ def _mean(figures: Sequence[Figure], hours: Deviation) -> Mean:
     """
     degrees = sum(figure.degrees for figure in figures)
     spread = sum(figure.degrees * figure.variance for figure in figures) / degrees
-    errors = [max(LEAST_ERROR, math.sqrt(spread / figure.rounds + hours.variance)) for figure in figures]
+    errors = [
+        max(LEAST_ERROR, math.sqrt(spread / figure.rounds + hours.variance)) for figure in figures
+    ]
     if len(figures) == 1:
         variances = (spread / figures[0].rounds, degrees), (hours.variance, hours.degrees)
         return Mean(figures[0].mean, errors[0], degrees_of_sum(*variances))
@@ -194,7 +202,8 @@ def _steps(means: Mapping[str, Mapping[str, Mean]], machines: Mapping[str, int])
     """Return the agreement of all kinds of machine on each step.
 
     means: {step: {kind: mean of its machines}}
-    machines: {kind: number of its machines}. Kinds of fewer than FEWEST_OF_KIND take no part in tests.
+    machines: {kind: number of its machines}. Kinds of fewer than FEWEST_OF_KIND take no part in
+    tests.
     """
     from scipy.stats import false_discovery_control
 

@@ -1,4 +1,6 @@
-"""The parts of a merge, each one waterfall of one run: what has to be equal, and what may differ."""
+"""The parts of a merge, each one waterfall of one run: what has to be equal, and what may
+differ.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -67,7 +69,9 @@ def parts(run_found: Found) -> Iterator[Part | Incomparable]:
     run = analyse(run_found.results)
     if run.others:
         names = ", ".join(scenario.name for scenario in run.others)
-        yield Incomparable(f"{names}: without a waterfall; `compare` puts two such runs side by side")
+        yield Incomparable(
+            f"{names}: without a waterfall; `compare` puts two such runs side by side"
+        )
     for measured in waterfalls(run):
         yield measured if isinstance(measured, Incomparable) else _part(run_found, run, measured)
 
@@ -82,7 +86,11 @@ def _part(found: Found, run: Analysis, measured: ComparableWaterfall) -> Part:
         hardware=_hardware(results),
         measured=measured,
         candidates=verdict_words.last_against_first(run, fall),
-        setting={**measured.workload, **_setting(results, facts, scenario, fall), **_software(facts, scenario)},
+        setting={
+            **measured.workload,
+            **_setting(results, facts, scenario, fall),
+            **_software(facts, scenario),
+        },
         options={
             "the number of workers": str(fall.workers),
             "the number of turns": str(case_of(scenario, fall).load.turns),
@@ -93,7 +101,9 @@ def _part(found: Found, run: Analysis, measured: ComparableWaterfall) -> Part:
     )
 
 
-def _setting(results: Results, facts: Mapping[str, str], scenario: AnalysedScenario, fall: Waterfall) -> dict[str, str]:
+def _setting(
+    results: Results, facts: Mapping[str, str], scenario: AnalysedScenario, fall: Waterfall
+) -> dict[str, str]:
     usable = max(1, run_words.usable(results) // (scenario.ranks or 1))
     # Machines that differ in their CPUs have other numbers of workers, but the same words.
     most = fall.workers == max(results.options.workers or [usable])

@@ -30,8 +30,11 @@ METHOD = (
 AGREEMENTS: dict[Agreement, str] = {
     "differs": "It depends on the kind of machine: from {low} to {high}.",
     "agrees": "The kinds of machine agree: no two are more than {apart} apart.",
-    "undecided": "Whether the kinds of machine differ cannot be told: if they do, by at most {apart}.",
-    "too few machines": "From {low} to {high}. Whether the kind makes the difference cannot be told: "
+    "undecided": (
+        "Whether the kinds of machine differ cannot be told: if they do, by at most {apart}."
+    ),
+    "too few machines": "From {low} to {high}. Whether the kind makes the difference cannot be "
+    "told: "
     f"that takes at least {FEWEST_OF_KIND} machines of each of two kinds.",
 }
 
@@ -106,7 +109,10 @@ def _group(number: int, group: Group) -> GroupView:
         outliers=_outliers(group),
         kinds=_kinds(group.kinds),
         steps=_steps(group.steps),
-        waterfalls=[_waterfall(f"{number}-{place}", kind) for place, kind in enumerate(group.kinds[:MOST_KINDS])],
+        waterfalls=[
+            _waterfall(f"{number}-{place}", kind)
+            for place, kind in enumerate(group.kinds[:MOST_KINDS])
+        ],
         machines=_table_of_machines(group.kinds),
     )
 
@@ -118,7 +124,10 @@ def _answer(group: Group) -> str:
         number = f"{len(group.kinds)} kinds of machine ({_machines(len(group.machines))})"
         return f"{outcome(THROUGHPUT, mean)} on average over {number}"
     effects = [
-        f"{outcome(THROUGHPUT, kind.waterfall.total)} on {_machines(len(kind.machines))} with {kind.name}"
+        (
+            f"{outcome(THROUGHPUT, kind.waterfall.total)} on {_machines(len(kind.machines))} with "
+            f"{kind.name}"
+        )
         for kind in group.kinds
     ]
     return ", and ".join(effects)
@@ -134,7 +143,8 @@ def _agreement(group: Group) -> list[str]:
     single = len(kinds) - len(several)
     compared = kinds if total.agreement == "too few machines" else several
     ends = [
-        f"{directed(THROUGHPUT, kind.waterfall.total.ratio)} on {kind.name}" for kind in (compared[0], compared[-1])
+        f"{directed(THROUGHPUT, kind.waterfall.total.ratio)} on {kind.name}"
+        for kind in (compared[0], compared[-1])
     ]
     apart = change(total.apart or 1)
     texts = [AGREEMENTS[total.agreement].format(low=ends[0], high=ends[1], apart=apart)]
@@ -161,7 +171,11 @@ def _outliers(group: Group) -> list[str]:
     sizes = {kind.name: len(kind.machines) for kind in group.kinds}
     texts = []
     for outlier in group.outliers:
-        alike = [other for other in group.outliers if (other.kind, other.what) == (outlier.kind, outlier.what)]
+        alike = [
+            other
+            for other in group.outliers
+            if (other.kind, other.what) == (outlier.kind, outlier.what)
+        ]
         usual = sizes[outlier.kind] - len(alike)
         rest = f"the other {usual} are within {change(outlier.others)} of their mean"
         text = f"is {directed(THROUGHPUT, outlier.ratio)} than its kind in {group.workload}"
@@ -169,7 +183,8 @@ def _outliers(group: Group) -> list[str]:
             total = totals[outlier.run]
             text = (
                 f"gains otherwise than its kind in {group.workload}: {group.candidates} are "
-                f"{directed(THROUGHPUT, total)}, and on average {directed(THROUGHPUT, total / outlier.ratio)}"
+                f"{directed(THROUGHPUT, total)}, and on average "
+                f"{directed(THROUGHPUT, total / outlier.ratio)}"
             )
         texts.append(f"{outlier.run} {text} ({rest}).")
     return texts
@@ -197,7 +212,9 @@ def _steps(steps: Sequence[Step]) -> Table:
 
 
 def _waterfall(place: str, kind: Kind) -> Chart:
-    """Return the chart of a kind. *place*: of the group and the kind, since names may be cut alike."""
+    """Return the chart of a kind. *place*: of the group and the kind, since names may be cut
+    alike.
+    """
     title = f"{kind.waterfall.workload}: {kind.name}, {_machines(len(kind.machines))}"
     speeds = [waterfalls.speeds(machine.waterfall) for machine in kind.machines]
     name = f"{place}-{run_words.slug(kind.name)[:60]}"

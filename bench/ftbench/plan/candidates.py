@@ -1,7 +1,8 @@
 """The candidates of a run: combinations of configuration, variant, number of workers and case.
 
-This module has only the names of variants and the packages that they need, since it is imported before anything is
-built or installed. ftbench.measure.loaders has the loaders themselves and imports their libraries.
+This module has only the names of variants and the packages that they need, since it is imported
+before anything is built or installed. ftbench.measure.loaders has the loaders themselves and
+imports their libraries.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ CONFIGS = tuple(CONFIGURATIONS)
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to load a dataset with workers, such as this loader's threads or torch's processes."""
+    """One way to load a dataset with workers, such as this loader's threads or torch's
+    processes.
+    """
 
     name: str
     title: str
@@ -47,7 +50,9 @@ VARIANTS = {
         Variant("nodes-thread", "torchdata.nodes threads", ("torchdata",), queued_per_worker=2),
         # spdl-core's pipeline around the dataset.
         Variant("spdl", "spdl-core threads", ("spdl-core",), queued_per_worker=2),
-        Variant("spdl-samples", "spdl-core threads, a sample each", ("spdl-core",), queued_per_worker=2),
+        Variant(
+            "spdl-samples", "spdl-core threads, a sample each", ("spdl-core",), queued_per_worker=2
+        ),
         # The same pipeline; spdl.io decodes a batch.
         Variant("spdl-io", "spdl-io threads", ("spdl-core", "spdl-io"), queued_per_worker=2),
         Variant("loop", "loop threads without a loader"),
@@ -60,7 +65,9 @@ VARIANTS = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """Combination that is measured: a configuration, a variant of loading, a number of workers and a case."""
+    """Combination that is measured: a configuration, a variant of loading, a number of workers and
+    a case.
+    """
 
     # ftbench.document.model makes the JSON schema of these fields, and of Pair's.
     config: Annotated[
@@ -74,12 +81,18 @@ class Candidate:
 
     @property
     def key(self) -> str:
-        """Name in results, CONFIG/VARIANT/WORKERS or CONFIG/VARIANT/WORKERS@CASE: "ft/loader-thread/2@4-MiB"."""
-        return f"{self.config}/{self.variant}/{self.workers}" + (f"@{self.case}" if self.case else "")
+        """Name in results, CONFIG/VARIANT/WORKERS or CONFIG/VARIANT/WORKERS@CASE:
+        "ft/loader-thread/2@4-MiB".
+        """
+        return f"{self.config}/{self.variant}/{self.workers}" + (
+            f"@{self.case}" if self.case else ""
+        )
 
     @property
     def title(self) -> str:
-        """Name for people, from configuration, variant, workers and case: "ft loader threads x2 (4-MiB)"."""
+        """Name for people, from configuration, variant, workers and case: "ft loader threads x2
+        (4-MiB)".
+        """
         return (
             f"{self.config} {plural(self.variant)}"
             + (f" x{self.workers}" if self.workers else "")
@@ -90,7 +103,8 @@ class Candidate:
 def listed(candidates: Iterable[Candidate], cases: Set[str]) -> str:
     """Name candidates in a sentence: "ft loader threads x2, x4; gil loader processes x4 (50-ms)".
 
-    *cases*: names of all cases. They are not named where a candidate is among *candidates* with each of them.
+    *cases*: names of all cases. They are not named where a candidate is among *candidates* with
+    each of them.
     """
     of_case: dict[Candidate, list[str]] = {}
     for c in candidates:
@@ -113,9 +127,12 @@ class Pair:
     kind: Annotated[
         str,
         {"pattern": "^[a-z-]+$"},
-        "step and total: of a waterfall; headline: what the scenario's question asks; gil: with and without the GIL in "
-        "the same build; build: the free-threaded build with its GIL on against the GIL build; method: threads "
-        "against processes; scaling: N workers against 1; chosen: named by the scenario; others are its own",
+        "step and total: of a waterfall; headline: what the scenario's question asks; gil: "
+        "with and without the GIL in "
+        "the same build; build: the free-threaded build with its GIL on against the GIL build; "
+        "method: threads "
+        "against processes; scaling: N workers against 1; chosen: named by the scenario; "
+        "others are its own",
     ]
     numerator: Annotated[str, "key of a candidate"]
     denominator: Annotated[str, "key of a candidate"]
@@ -123,7 +140,8 @@ class Pair:
     first_only: Annotated[bool, "true if only the scenario's first metric is compared"] = False
     asked: Annotated[
         bool,
-        "true if the run was made for it (in the first metric, and in CPU time for steps of a waterfall); all others "
+        "true if the run was made for it (in the first metric, and in CPU time for steps of a "
+        "waterfall); all others "
         "are explored, and corrected for their number",
     ] = False
 
@@ -134,18 +152,23 @@ def plural(variant: str) -> str:
 
 
 def worker_counts(cpus: int) -> list[int]:
-    """Return the usual numbers of workers: powers of two up to `cpus`, and `cpus`, such as 1, 2, 4, 6 for 6 CPUs."""
+    """Return the usual numbers of workers: powers of two up to `cpus`, and `cpus`, such as 1, 2, 4,
+    6 for 6 CPUs.
+    """
     counts = [1 << n for n in range(cpus.bit_length()) if 1 << n <= cpus]
     return counts if counts[-1] == cpus else [*counts, cpus]
 
 
 def reduce(
-    ranked: Sequence[tuple[int, Candidate]], most: float, cost: Callable[[Candidate], float] = lambda candidate: 1
+    ranked: Sequence[tuple[int, Candidate]],
+    most: float,
+    cost: Callable[[Candidate], float] = lambda candidate: 1,
 ) -> tuple[list[Candidate], list[Candidate]]:
     """Drop candidates until the kept ones cost at most `most` in total; return (kept, dropped).
 
-    `ranked` has pairs (drop rank, candidate). All candidates of the highest drop rank are dropped together, then those
-    of the next, and so on. Candidates of drop rank 0 are never dropped. Without `cost`, every candidate costs 1.
+    `ranked` has pairs (drop rank, candidate). All candidates of the highest drop rank are dropped
+    together, then those of the next, and so on. Candidates of drop rank 0 are never dropped.
+    Without `cost`, every candidate costs 1.
     """
     limit = max(rank for rank, _ in ranked)
     while limit > 0 and sum(cost(c) for rank, c in ranked if rank <= limit) > most:

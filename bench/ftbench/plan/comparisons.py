@@ -1,7 +1,8 @@
-"""The plan of a scenario: its comparisons, and the order in which candidates are dropped if time is short.
+"""The plan of a scenario: its comparisons, and the order in which candidates are dropped if time is
+short.
 
-A comparison is made in every case of the scenario, with the run's highest number of workers. A comparison whose
-`every_count` is true is also made with fewer workers.
+A comparison is made in every case of the scenario, with the run's highest number of workers. A
+comparison whose `every_count` is true is also made with fewer workers.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ WITHOUT_CASES = (Case("", ""),)
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison: a candidate. The plan fills in `workers` and `case` where they are None."""
+    """One side of a comparison: a candidate. The plan fills in `workers` and `case` where they are
+    None.
+    """
 
     config: str
     variant: str
@@ -27,14 +30,20 @@ class Side:
     case: str | None = None
 
     def candidate(self, workers: int, case: str) -> Candidate:
-        """Return this side's candidate, with `workers` or `case` where this side's own value is None."""
+        """Return this side's candidate, with `workers` or `case` where this side's own value is
+        None.
+        """
         workers = workers if self.workers is None else self.workers
-        return Candidate(self.config, self.variant, workers, case if self.case is None else self.case)
+        return Candidate(
+            self.config, self.variant, workers, case if self.case is None else self.case
+        )
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two sides whose ratio is reported. If `denominator` is None, the numerator is measured but not compared."""
+    """Two sides whose ratio is reported. If `denominator` is None, the numerator is measured but
+    not compared.
+    """
 
     numerator: Side
     denominator: Side | None = None
@@ -43,13 +52,19 @@ class Comparison:
     kind: str = "chosen"
     """See Pair.kind."""
     asked: bool = False
-    """See Pair.asked. If any comparison is asked for, a quick run makes only the comparisons that are."""
+    """See Pair.asked. If any comparison is asked for, a quick run makes only the comparisons that
+    are.
+    """
     importance: int | None = None
-    """Drop order: lower is dropped later. Default: the first comparison last, then those asked, then by position."""
+    """Drop order: lower is dropped later. Default: the first comparison last, then those asked,
+    then by position.
+    """
     every_count: bool = False
     """True if the comparison is made with every number of workers, not only the highest."""
     quick: str = "most"
-    """Numbers of workers in a quick run: "most", "ends" (the most and the fewest), or "" for no comparison."""
+    """Numbers of workers in a quick run: "most", "ends" (the most and the fewest), or "" for no
+    comparison.
+    """
     measures: bool = True
     """False if the comparison is only made where other comparisons need both candidates anyway."""
     first_only: bool = False
@@ -71,16 +86,21 @@ class ComparisonPlan:
     comparisons: tuple[Comparison, ...] | Callable[[tuple[str, ...]], tuple[Comparison, ...]]
     """The most important first; or a function that returns them for the run's configurations."""
     cases: tuple[Case, ...] = WITHOUT_CASES
-    """Cases of the scenario, the most important first; one case without a name if the scenario has no cases."""
+    """Cases of the scenario, the most important first; one case without a name if the scenario has
+    no cases.
+    """
     quick_cases: tuple[str, ...] = ()
     """Names of the cases of a quick run; () for all."""
     order: tuple[str, ...] = (IMPORTANCE, COUNT, CASE)
-    """Criteria for dropping candidates, the strongest first. Without CASE, all cases are dropped together."""
+    """Criteria for dropping candidates, the strongest first. Without CASE, all cases are dropped
+    together.
+    """
 
     def of(self, configs: Iterable[str]) -> tuple[Comparison, ...]:
         """Return the comparisons whose sides all have a configuration in `configs`.
 
-        If no comparison of two sides is left, return each side with such a configuration, to be measured alone.
+        If no comparison of two sides is left, return each side with such a configuration, to be
+        measured alone.
         """
         available = set(configs)
         ordered = tuple(config for config in CONFIGS if config in available)
@@ -92,18 +112,24 @@ class ComparisonPlan:
         alone = dict.fromkeys(filter(lambda side: side.config in available, sides))
         return tuple(map(Comparison, alone))
 
-    def ranked(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Candidate]]:
+    def ranked(
+        self, configs: Iterable[str], workers: Iterable[int], quick: bool
+    ) -> list[tuple[int, Candidate]]:
         """Return (drop rank, candidate) for each candidate to measure, sorted by drop rank."""
         counts = sorted(set(workers), reverse=True)
         cases = self._case_names(quick)
         keys: dict[Candidate, tuple[int, ...]] = {}
         for position, comparison in enumerate(self._measured(configs, quick)):
             importance = _importance(comparison, position)
-            for count, side in itertools.product(_counts(comparison, counts, quick), comparison.sides):
+            for count, side in itertools.product(
+                _counts(comparison, counts, quick), comparison.sides
+            ):
                 for candidate, key in self._keys(side, count, importance, counts, cases):
                     keys[candidate] = min(key, keys.get(candidate, key))
         ranks = {key: rank for rank, key in enumerate(sorted(set(keys.values())))}
-        return sorted(((ranks[key], candidate) for candidate, key in keys.items()), key=lambda pair: pair[0])
+        return sorted(
+            ((ranks[key], candidate) for candidate, key in keys.items()), key=lambda pair: pair[0]
+        )
 
     def _case_names(self, quick: bool) -> list[str]:
         """Return the names of the cases that a full or quick run measures."""
@@ -126,9 +152,11 @@ class ComparisonPlan:
     def _keys(
         self, side: Side, count: int, importance: int, counts: list[int], cases: list[str]
     ) -> Iterator[tuple[Candidate, tuple[int, ...]]]:
-        """Yield (candidate, criteria for dropping it) for each case of a side with this number of workers.
+        """Yield (candidate, criteria for dropping it) for each case of a side with this number of
+        workers.
 
-        *counts*: all numbers of workers, the highest first. *cases*: all cases, the most important first.
+        *counts*: all numbers of workers, the highest first. *cases*: all cases, the most important
+        first.
         """
         rank = {IMPORTANCE: importance, COUNT: 0, CASE: 0}
         if side.workers is None:
@@ -140,7 +168,9 @@ class ComparisonPlan:
             yield side.candidate(count, case), tuple(rank[criterion] for criterion in self.order)
 
     def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
-        """Return the pairs among the candidates, ordered by comparison, number of workers (highest first) and case."""
+        """Return the pairs among the candidates, ordered by comparison, number of workers (highest
+        first) and case.
+        """
         by_key = {c.key: c for c in candidates}
         counts = sorted({c.workers for c in by_key.values()}, reverse=True)
         configs = {c.config for c in by_key.values()}
@@ -154,8 +184,11 @@ class ComparisonPlan:
                     measured.append((a, b))
             return measured
 
-        # A side may set a higher number of workers than the run has: count the pairs to find the run's highest.
-        most = max(counts, key=lambda count: sum(len(made(c, count)) for c in comparisons), default=0)
+        # A side may set a higher number of workers than the run has: count the pairs to find the
+        # run's highest.
+        most = max(
+            counts, key=lambda count: sum(len(made(c, count)) for c in comparisons), default=0
+        )
         pairs: dict[tuple[str, str], Pair] = {}
         for comparison in comparisons:
             for count in counts if comparison.every_count else [most]:
@@ -174,7 +207,9 @@ def _importance(comparison: Comparison, position: int) -> int:
 
 
 def _counts(comparison: Comparison, counts: list[int], quick: bool) -> list[int]:
-    """Return those of the numbers of workers, the highest first, with which a run makes a comparison."""
+    """Return those of the numbers of workers, the highest first, with which a run makes a
+    comparison.
+    """
     if not comparison.every_count:
         return counts[:1]
     if not quick:
@@ -186,14 +221,21 @@ def _counts(comparison: Comparison, counts: list[int], quick: bool) -> list[int]
 # This project's loader in every configuration, and its most frequent opponents.
 THREADS = {config: Side(config, "loader-thread") for config in CONFIGS}
 PROCESSES = {config: Side(config, "loader-process") for config in CONFIGS}
-OURS = tuple(itertools.chain.from_iterable((THREADS[config], PROCESSES[config]) for config in CONFIGS))
+OURS = tuple(
+    itertools.chain.from_iterable((THREADS[config], PROCESSES[config]) for config in CONFIGS)
+)
 FT, GIL = THREADS["ft"], PROCESSES["gil"]
 TORCH, SPAWN = Side("gil", "torch-process"), Side("gil", "loader-spawn")
 NODES, SPDL = Side("ft", "nodes-thread"), Side("ft", "spdl")
 
-HEADLINE = Comparison(FT, GIL, why="threads without the GIL against processes with it", kind="headline")
+HEADLINE = Comparison(
+    FT, GIL, why="threads without the GIL against processes with it", kind="headline"
+)
 EFFECT_OF_THE_GIL = Comparison(FT, THREADS["ft-gil"], why="effect of the GIL", kind="gil", quick="")
-METHODS = tuple(Comparison(THREADS[config], PROCESSES[config], kind="method", quick="") for config in ("ft", "gil"))
+METHODS = tuple(
+    Comparison(THREADS[config], PROCESSES[config], kind="method", quick="")
+    for config in ("ft", "gil")
+)
 # The comparisons of a scenario that needs no special ones.
 USUAL = (HEADLINE, EFFECT_OF_THE_GIL, *METHODS)
 
@@ -201,7 +243,8 @@ USUAL = (HEADLINE, EFFECT_OF_THE_GIL, *METHODS)
 def with_every_count(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...]:
     """Return copies of the comparisons that a full run makes with every number of workers.
 
-    A quick run makes them only with the highest and the lowest number, or not at all if their `quick` is empty.
+    A quick run makes them only with the highest and the lowest number, or not at all if their
+    `quick` is empty.
     """
     return tuple(replace(c, every_count=True, quick="ends" if c.quick else "") for c in comparisons)
 
@@ -212,17 +255,26 @@ def grid(
     more: tuple[Comparison, ...] = (),
     quick: str = "most",
 ) -> ComparisonPlan:
-    """Return a plan that compares threads and processes in every configuration, number of workers and case.
+    """Return a plan that compares threads and processes in every configuration, number of workers
+    and case.
 
-    Comparisons of the kinds headline and gil (see Pair.kind) are dropped last. `first` and `more` are further
-    comparisons, reported before and after the others. `quick` is Comparison.quick of the kinds gil, build and method.
+    Comparisons of the kinds headline and gil (see Pair.kind) are dropped last. `first` and `more`
+    are further comparisons, reported before and after the others. `quick` is Comparison.quick of
+    the kinds gil, build and method.
     """
 
     def comparison(kind: str, a: Side, b: Side, importance: int, why: str = "") -> Comparison:
         return Comparison(a, b, why, kind, importance=importance, every_count=True, quick=quick)
 
     scaling = (
-        Comparison(side, replace(side, workers=1), kind="scaling", every_count=True, measures=False, first_only=True)
+        Comparison(
+            side,
+            replace(side, workers=1),
+            kind="scaling",
+            every_count=True,
+            measures=False,
+            first_only=True,
+        )
         for side in OURS
     )
     return ComparisonPlan(
@@ -230,8 +282,13 @@ def grid(
             *first,
             replace(comparison("headline", FT, GIL, 0, HEADLINE.why), quick="most"),
             comparison("gil", FT, THREADS["ft-gil"], 0, EFFECT_OF_THE_GIL.why),
-            comparison("build", THREADS["ft-gil"], THREADS["gil"], 1, "cost of the free-threaded build"),
-            *(comparison("method", THREADS[c], PROCESSES[c], 2 if c == "ft-gil" else 1) for c in CONFIGS),
+            comparison(
+                "build", THREADS["ft-gil"], THREADS["gil"], 1, "cost of the free-threaded build"
+            ),
+            *(
+                comparison("method", THREADS[c], PROCESSES[c], 2 if c == "ft-gil" else 1)
+                for c in CONFIGS
+            ),
             *scaling,
             *more,
         ),

@@ -28,18 +28,26 @@ class Metric:
     of_turns: bool = False
     """True if a trial with turns has the value of its mean turn."""
     answers: bool = False
-    """True if a report also has a sentence on this metric where it is not the main metric of a scenario."""
+    """True if a report also has a sentence on this metric where it is not the main metric of a
+    scenario.
+    """
 
     @property
     def noun(self) -> str:
-        """The title for use inside a sentence: its first letter is in lower case, unless it begins an acronym."""
+        """The title for use inside a sentence: its first letter is in lower case, unless it begins
+        an acronym.
+        """
         return self.title if self.title[:2].isupper() else self.title[0].lower() + self.title[1:]
 
     def write(self, value: float) -> str:
         """Format a value, without its unit. A small value has three significant digits."""
         text = format(value, self.figure)
         digits = DIGITS - 1 - math.floor(math.log10(abs(value))) if value else 0
-        return text if digits <= len(text.partition(".")[2]) else f"{value:.{min(digits, MOST_DECIMALS)}f}"
+        return (
+            text
+            if digits <= len(text.partition(".")[2])
+            else f"{value:.{min(digits, MOST_DECIMALS)}f}"
+        )
 
 
 MAX, SUM, ONE = "times max(load, train)", "times (load + train)", "times one worker"
@@ -47,27 +55,118 @@ ALONE = "times the step alone"
 METRICS = {
     metric.name: metric
     for metric in (
-        Metric("throughput", "Throughput", "samples/s", ".0f", "faster", "slower", "higher", of_turns=True),
-        Metric("slowest_rank", "Throughput of the slowest rank", "samples/s", ".0f", "faster", "slower", "higher"),
+        Metric(
+            "throughput",
+            "Throughput",
+            "samples/s",
+            ".0f",
+            "faster",
+            "slower",
+            "higher",
+            of_turns=True,
+        ),
+        Metric(
+            "slowest_rank",
+            "Throughput of the slowest rank",
+            "samples/s",
+            ".0f",
+            "faster",
+            "slower",
+            "higher",
+        ),
         Metric("gb_per_s", "Data rate", "GB/s", ".2f", "faster", "slower", "higher", of_turns=True),
-        Metric("cpu_per_1000", "CPU time per 1,000 samples", "s", ".2f", "more CPU time", "less CPU time"),
-        Metric("overhead_us", "Overhead per sample", "µs", ".2f", "more overhead", "less overhead", of_turns=True),
+        Metric(
+            "cpu_per_1000",
+            "CPU time per 1,000 samples",
+            "s",
+            ".2f",
+            "more CPU time",
+            "less CPU time",
+        ),
+        Metric(
+            "overhead_us",
+            "Overhead per sample",
+            "µs",
+            ".2f",
+            "more overhead",
+            "less overhead",
+            of_turns=True,
+        ),
         Metric("time_to_first_batch", "Time to first batch", "s", ".3f", "later", "sooner"),
-        Metric("epoch_gap", "From epoch to epoch, new workers", "s", ".3f", "later", "sooner", answers=True),
-        Metric("epoch_gap_persistent", "From epoch to epoch, persistent workers", "s", ".4f", "later", "sooner"),
+        Metric(
+            "epoch_gap",
+            "From epoch to epoch, new workers",
+            "s",
+            ".3f",
+            "later",
+            "sooner",
+            answers=True,
+        ),
+        Metric(
+            "epoch_gap_persistent",
+            "From epoch to epoch, persistent workers",
+            "s",
+            ".4f",
+            "later",
+            "sooner",
+        ),
         Metric("worker_setup", "Time to a worker's first image", "s", ".3f", "later", "sooner"),
-        Metric("gpu_mib_per_worker", "GPU memory per worker", "MiB", ".0f", "more GPU memory", "less GPU memory"),
+        Metric(
+            "gpu_mib_per_worker",
+            "GPU memory per worker",
+            "MiB",
+            ".0f",
+            "more GPU memory",
+            "less GPU memory",
+        ),
         # ftbench.machine.usage.Usage.total.
         Metric("memory_mib", "Peak memory", "MiB", ".0f", "more memory", "less memory"),
-        Metric("uss_mib", "Peak memory of their own (USS)", "MiB", ".0f", "more own memory", "less own memory"),
-        Metric("slowdown_python", "Step in Python while loading", ALONE, ".2f", "longer", "shorter", ideal="1"),
-        Metric("slowdown_torch", "Step in torch while loading", ALONE, ".2f", "longer", "shorter", ideal="1"),
-        Metric("slowdown_half", "Step in Python, half the rate", ALONE, ".2f", "longer", "shorter", ideal="1"),
+        Metric(
+            "uss_mib",
+            "Peak memory of their own (USS)",
+            "MiB",
+            ".0f",
+            "more own memory",
+            "less own memory",
+        ),
+        Metric(
+            "slowdown_python",
+            "Step in Python while loading",
+            ALONE,
+            ".2f",
+            "longer",
+            "shorter",
+            ideal="1",
+        ),
+        Metric(
+            "slowdown_torch",
+            "Step in torch while loading",
+            ALONE,
+            ".2f",
+            "longer",
+            "shorter",
+            ideal="1",
+        ),
+        Metric(
+            "slowdown_half",
+            "Step in Python, half the rate",
+            ALONE,
+            ".2f",
+            "longer",
+            "shorter",
+            ideal="1",
+        ),
         Metric("epoch_seconds", "Time per epoch", "s", ".2f", "slower", "faster"),
-        Metric("operation_ns", "Time of an operation", "ns", ",.1f", "longer", "shorter", of_turns=True),
-        Metric("step_over_max", "Step over max(load, train)", MAX, ".2f", "worse", "better", ideal="1"),
+        Metric(
+            "operation_ns", "Time of an operation", "ns", ",.1f", "longer", "shorter", of_turns=True
+        ),
+        Metric(
+            "step_over_max", "Step over max(load, train)", MAX, ".2f", "worse", "better", ideal="1"
+        ),
         Metric("step_over_sum", "Step over load + train", SUM, ".2f", "larger", "smaller"),
-        Metric("scaling", "Scaling over one worker", ONE, ".2f", "better", "worse", "higher", "workers"),
+        Metric(
+            "scaling", "Scaling over one worker", ONE, ".2f", "better", "worse", "higher", "workers"
+        ),
         Metric("utilisation", "Utilisation", "%", ".0f", "busier", "less busy", "higher"),
     )
 }

@@ -1,7 +1,7 @@
 """The description of a scenario: a kind of data loading work, its amount, and the candidates.
 
-This module needs only the standard library (Python 3.9): the controller has no torch, and `./twins bench` checks its
-arguments before anything is built.
+This module needs only the standard library (Python 3.9): the controller has no torch, and `./twins
+bench` checks its arguments before anything is built.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ DISTRIBUTION_LIMIT = 2000
 
 @dataclass(frozen=True)
 class Scenario:
-    """One kind of data loading work. Its functions are called in a trial's process, except `workers`."""
+    """One kind of data loading work. Its functions are called in a trial's process, except
+    `workers`.
+    """
 
     name: str
     description: str
@@ -36,17 +38,21 @@ class Scenario:
     measure: Callable[[Task], dict | Turns]
     """Function that measures: ftbench.measure.epochs.measure or the scenario's own.
 
-    It returns the result, or is a generator that returns the result (Turns). The result has these items:
+    It returns the result, or is a generator that returns the result (Turns). The result has these
+    items:
 
     - "metrics": positive numbers by name, at least those of the scenario;
     - "samples": the number of samples loaded;
-    - where batches are loaded, "batches", "last_batch" (number of samples in it), and the checksums "first_batch" and
-      "rows", which are the same for all candidates of a case (ftbench.measure.checksums);
-    - "asked", the number of batches that the loader was asked for, if it is not `batches` of the task times its turns;
-    - where there are turns, "turn_seconds"; or "condition_seconds", for metrics that compare two conditions of
-      neighbouring turns (ftbench.measure.neighbours.condition_ratios);
-    - optionally "distributions", curves over the course of the trial: {name: {"unit": ..., "values": [...], "over":
-      {"title": ..., "values": [...]}}}, with at most DISTRIBUTION_LIMIT values each. "over" is the abscissa;
+    - where batches are loaded, "batches", "last_batch" (number of samples in it), and the checksums
+      "first_batch" and "rows", which are the same for all candidates of a case
+      (ftbench.measure.checksums);
+    - "asked", the number of batches that the loader was asked for, if it is not `batches` of the
+        task times its turns;
+    - where there are turns, "turn_seconds"; or "condition_seconds", for metrics that compare two
+      conditions of neighbouring turns (ftbench.measure.neighbours.condition_ratios);
+    - optionally "distributions", curves over the course of the trial: {name: {"unit": ...,
+      "values": [...], "over": {"title": ..., "values": [...]}}}, with at most DISTRIBUTION_LIMIT
+          values each. "over" is the abscissa;
     - optionally "note", instead of the scenario's.
 
     Or the result has only "unavailable", the reason why the scenario cannot run here.
@@ -59,7 +65,9 @@ class Scenario:
     group: str = ""
     """Group that the scenario belongs to, "" for none."""
     source: str = "nothing"
-    """Name of the files that the dataset reads: "nothing", or a key of ftbench.data.sources.GENERATED."""
+    """Name of the files that the dataset reads: "nothing", or a key of
+    ftbench.data.sources.GENERATED.
+    """
     question: str = ""
     """Question that the scenario answers, for the list of scenarios and the head of a report."""
     case_axis: str = ""
@@ -67,21 +75,29 @@ class Scenario:
     case_unit: str = ""
     """Unit of the cases' values: "bytes"."""
     unavailable: Callable[[], str | None] = lambda: None
-    """Function that returns the reason why the scenario cannot run and what to do; None if it can run."""
+    """Function that returns the reason why the scenario cannot run and what to do; None if it can
+    run.
+    """
     note: str | Callable[[], str | None] = ""
     """Note for every report ("CPU backend: no GPU here"), or a function that returns it."""
     workers: Callable[[int], Iterable[int]] = worker_counts
     """Function from the number of CPUs to the default numbers of workers."""
     quick_workers: int | None = None
-    """The highest default number of workers in a quick run; None if it is the same as in a full run."""
+    """The highest default number of workers in a quick run; None if it is the same as in a full
+    run.
+    """
     repeats: int = 0
     """Least number of rounds of a full run; 0 for the controller's default."""
     same_work: bool = True
-    """True if different samples from two candidates stop the scenario, False if they only cause a warning."""
+    """True if different samples from two candidates stop the scenario, False if they only cause a
+    warning.
+    """
     patience: float = PATIENCE
     """Limit in seconds for the time between turns. A trial that needs longer counts as hung."""
     inside: bool = False
-    """True if one trial measures all the scenario's cases, in neighbouring turns; False if each case has its trials."""
+    """True if one trial measures all the scenario's cases, in neighbouring turns; False if each
+    case has its trials.
+    """
     batched: bool = True
     """True if the scenario loads batches, so that --batch-size applies."""
     one_rank: str = ""
@@ -93,7 +109,9 @@ class Scenario:
         return "images" in (self.source, *(case.source for case in self.plan.cases))
 
     def amount(self, quick: bool, case: Case | None = None) -> Amount:
-        """Return a trial's amount of work in a full or quick run: the case's amount if set, else the scenario's."""
+        """Return a trial's amount of work in a full or quick run: the case's amount if set, else
+        the scenario's.
+        """
         of_case = case and (case.quick or case.full if quick else case.full)
         return of_case or (self.quick if quick else self.full)
 
@@ -106,11 +124,15 @@ class Scenario:
 
 
 Turns = Generator[None, None, dict]
-"""Generator that measures in turns. It yields before each turn, to let other trials measure, and returns the result."""
+"""Generator that measures in turns. It yields before each turn, to let other trials measure, and
+returns the result.
+"""
 
 
 class TrialError(Exception):
-    """Raised in a trial's process if the requested measurement is impossible; the message says why."""
+    """Raised in a trial's process if the requested measurement is impossible; the message says
+    why.
+    """
 
 
 @dataclass(frozen=True)
@@ -136,18 +158,29 @@ class Task:
     others: Sequence[Mapping[str, Any]] = ()
     """Requests of the other cases that the trial's process measures (Scenario.inside)."""
     ranks: int = 1
-    """Number of processes that measure, each with its own loader of `workers` workers (ftbench.measure.ranks)."""
+    """Number of processes that measure, each with its own loader of `workers` workers
+    (ftbench.measure.ranks).
+    """
 
     def dataset(self) -> Any:
         return self.scenario.dataset(self)
 
     def request(self) -> dict:
-        """Return the task as a JSON object for a trial's process, with the scenario's name in place of the scenario."""
+        """Return the task as a JSON object for a trial's process, with the scenario's name in place
+        of the scenario.
+        """
         patience = self.scenario.patience
-        return {**vars(self), "scenario": self.scenario.name, "parameters": dict(self.parameters), "patience": patience}
+        return {
+            **vars(self),
+            "scenario": self.scenario.name,
+            "parameters": dict(self.parameters),
+            "patience": patience,
+        }
 
     @classmethod
     def of(cls, scenario: Scenario, request: Mapping[str, Any]) -> Task:
-        """Return the task for a request that Task.request made; `scenario` is the scenario that the request names."""
+        """Return the task for a request that Task.request made; `scenario` is the scenario that the
+        request names.
+        """
         names = [field_.name for field_ in fields(cls) if field_.name != "scenario"]
         return cls(scenario, **{name: request[name] for name in names})

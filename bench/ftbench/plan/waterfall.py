@@ -1,6 +1,8 @@
-"""The waterfall: a chain of candidates from torch's DataLoader to threads without the GIL, one change a step.
+"""The waterfall: a chain of candidates from torch's DataLoader to threads without the GIL, one
+change a step.
 
-Each step changes one thing, so its ratio is the effect of that change alone. The product of these ratios is the total.
+Each step changes one thing, so its ratio is the effect of that change alone. The product of these
+ratios is the total.
 """
 
 from __future__ import annotations
@@ -10,7 +12,15 @@ from dataclasses import replace
 
 from ftbench.plan.candidates import CONFIGS, Candidate, Pair
 from ftbench.plan.case import Case
-from ftbench.plan.comparisons import CASE, COUNT, IMPORTANCE, WITHOUT_CASES, Comparison, ComparisonPlan, Side
+from ftbench.plan.comparisons import (
+    CASE,
+    COUNT,
+    IMPORTANCE,
+    WITHOUT_CASES,
+    Comparison,
+    ComparisonPlan,
+    Side,
+)
 
 STEP, TOTAL, SCALING = "step", "total", "scaling"
 TODAY = "torch-process"
@@ -28,25 +38,35 @@ CHANGES = {
 
 
 def cells(configs: Iterable[str]) -> list[tuple[Side, str]]:
-    """Return [(side to measure, label), ...] in order. A label names the change from the previous side to this one.
+    """Return [(side to measure, label), ...] in order. A label names the change from the previous
+    side to this one.
 
-    The first side is torch's loader, and its label names that loader. *configs*: one or more of "gil", "ft-gil", "ft".
+    The first side is torch's loader, and its label names that loader. *configs*: one or more of
+    "gil", "ft-gil", "ft".
     """
     configs = [config for config in CONFIGS if config in configs]
     first = configs[0]
     return [
         (Side(first, TODAY), "torch DataLoader, processes"),
         (Side(first, PROCESSES), "this loader, still processes"),
-        (Side(first, THREADS), "threads instead of processes" + ("" if first == "ft" else ", GIL on")),
-        *((Side(after, THREADS), CHANGES[before, after]) for before, after in zip(configs, configs[1:])),
+        (
+            Side(first, THREADS),
+            "threads instead of processes" + ("" if first == "ft" else ", GIL on"),
+        ),
+        *(
+            (Side(after, THREADS), CHANGES[before, after])
+            for before, after in zip(configs, configs[1:])
+        ),
     ]
 
 
 class WaterfallPlan(ComparisonPlan):
-    """Plan that measures the sides of a waterfall (`cells`) in every case, with the run's highest number of workers.
+    """Plan that measures the sides of a waterfall (`cells`) in every case, with the run's highest
+    number of workers.
 
-    In the first case, sides other than loader-process are also measured with fewer workers. A quick run has only the
-    first case, with the most workers. Candidates of the same case and number of workers are dropped together.
+    In the first case, sides other than loader-process are also measured with fewer workers. A quick
+    run has only the first case, with the most workers. Candidates of the same case and number of
+    workers are dropped together.
     """
 
     def __init__(self, cases: tuple[Case, ...] = WITHOUT_CASES):
@@ -63,8 +83,8 @@ class WaterfallPlan(ComparisonPlan):
     def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
         """Return the pairs of each chain, then the pairs that compare N workers with one worker.
 
-        The first pair of a chain compares its last with its first candidate. The further pairs, one for each step,
-        compare the candidate after the step with the candidate before it.
+        The first pair of a chain compares its last with its first candidate. The further pairs, one
+        for each step, compare the candidate after the step with the candidate before it.
         """
         by_key = {c.key: c for c in candidates}
         counts = sorted({c.workers for c in by_key.values()}, reverse=True)
@@ -81,14 +101,18 @@ class WaterfallPlan(ComparisonPlan):
 
 
 def _chain(by_key: Mapping[str, Candidate], workers: int, case: str) -> list[str]:
-    """Return the keys of the chain of a case, in order, as far as its candidates are among *by_key*."""
+    """Return the keys of the chain of a case, in order, as far as its candidates are among
+    *by_key*.
+    """
     sides = cells({c.config for c in by_key.values()})
     keys = [side.candidate(workers, case).key for side, _ in sides]
     return [key for key in keys if key in by_key]
 
 
 def _pairs_of_chain(chain: list[str], asked: bool) -> list[Pair]:
-    """Return the pair of the whole chain, then one for each of its steps; [] for a chain without steps."""
+    """Return the pair of the whole chain, then one for each of its steps; [] for a chain without
+    steps.
+    """
     steps = [Pair(STEP, after, before, asked=asked) for before, after in zip(chain, chain[1:])]
     if not steps:
         return []

@@ -1,1 +1,3 @@
-"""Reports of a run, made from its results.json alone: text for a terminal, PNG pictures, Markdown and an HTML page."""
+"""Reports of a run, made from its results.json alone: text for a terminal, PNG pictures, Markdown
+and an HTML page.
+"""

@@ -1,4 +1,6 @@
-"""Advice that follows from a waterfall: the loader to use, and the line of code that creates the loader."""
+"""Advice that follows from a waterfall: the loader to use, and the line of code that creates the
+loader.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -12,7 +14,11 @@ from ftbench.stats.comparisons import of_two
 from ftbench.stats.statistics import FEWEST_ROUNDS
 
 THROUGHPUT = METRICS["throughput"]
-PYTHONS = {"gil": "ordinary Python (gil)", "ft": "free-threaded Python (ft)", "ft-gil": "free-threaded Python, GIL on"}
+PYTHONS = {
+    "gil": "ordinary Python (gil)",
+    "ft": "free-threaded Python (ft)",
+    "ft-gil": "free-threaded Python, GIL on",
+}
 
 
 class Opening(NamedTuple):
@@ -35,11 +41,12 @@ def openings(run: Analysis) -> Iterator[Opening]:
 
 
 def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
-    """Return (advice, line of code) for the workload of a waterfall; the code is "" if too little was measured.
+    """Return (advice, line of code) for the workload of a waterfall; the code is "" if too little
+    was measured.
 
-    The advice is the fastest candidate among those shown to be faster than the waterfall's start (its first candidate)
-    on the same samples. If there is none, the advice is the start. The advice also names the best candidate of the
-    other Python if it was not shown to be slower.
+    The advice is the fastest candidate among those shown to be faster than the waterfall's start
+    (its first candidate) on the same samples. If there is none, the advice is the start. The advice
+    also names the best candidate of the other Python if it was not shown to be slower.
     """
     scenario, workload = run.scenario(fall.scenario), fall.workload
     start = scenario.candidate(fall.start.candidate)
@@ -53,7 +60,9 @@ def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
     return text, _code(advised)
 
 
-def _advised(scenario: Scenario, workload: str, start: Candidate, usable: Sequence[Candidate]) -> tuple[str, Candidate]:
+def _advised(
+    scenario: Scenario, workload: str, start: Candidate, usable: Sequence[Candidate]
+) -> tuple[str, Candidate]:
     """Return (advice, the candidate that it is for)."""
     faster = [c for c in usable if c != start and _verdict(scenario, c, start) == Verdict.ABOVE]
     # A noisy candidate must not hide another that is surely faster than the start.

@@ -1,4 +1,6 @@
-"""Selection of the charts of a scenario, and their contents; ftbench.report.draw draws the charts."""
+"""Selection of the charts of a scenario, and their contents; ftbench.report.draw draws the
+charts.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,12 +19,18 @@ from ftbench.stats.comparisons import Comparison
 # The most charts of single cases that are shown; others are shown on request.
 MOST_FACETS = 4
 # Titles of curves that trials recorded, by name; others have the name itself.
-TITLES = {"epoch": "Time of each epoch", "memory_mib": "Memory", "uss_mib": "Memory of their own (USS)"}
+TITLES = {
+    "epoch": "Time of each epoch",
+    "memory_mib": "Memory",
+    "uss_mib": "Memory of their own (USS)",
+}
 RANGES = "Geometric means of the rounds; lines: from the lowest round to the highest."
 
 
 def charts(scenario: AnalysedScenario) -> list[Chart]:
-    """Return all charts of a scenario: main metric, ratios, curves that trials recorded, other metrics."""
+    """Return all charts of a scenario: main metric, ratios, curves that trials recorded, other
+    metrics.
+    """
     first, *further = (METRICS[name] for name in scenario.metrics)
     selected = [*_measured(scenario, first), *_ratios(scenario, first)]
     for name, recorded in kept(scenario).items():
@@ -42,7 +50,9 @@ def _name(*parts: object) -> str:
 
 
 def _measured(scenario: Scenario, metric: Metric, folded: str = "") -> Iterator[Chart]:
-    """Yield a metric's charts: curves over cases or workers if possible, else bars. *folded*: see Chart.folded."""
+    """Yield a metric's charts: curves over cases or workers if possible, else bars. *folded*: see
+    Chart.folded.
+    """
     measured = tables.candidates(scenario, metric.name)
     over_cases, table = bool(_places(scenario)), tables.measured(scenario, metric)
     if measured and not over_cases and not _is_curve(measured):
@@ -81,9 +91,12 @@ def _is_curve(measured: Sequence[Measured]) -> bool:
 
 
 def _hover(scenario: Scenario, metric: Metric, m: Measured) -> str:
-    rounds = ", ".join(metric.write(value) for value in m.values[:8]) + (", ..." if len(m.values) > 8 else "")
+    rounds = ", ".join(metric.write(value) for value in m.values[:8]) + (
+        ", ..." if len(m.values) > 8 else ""
+    )
     return (
-        f"{run_words.full_title(scenario, m.candidate)}\nmean {metric.write(m.typical)} {metric.unit}"
+        f"{run_words.full_title(scenario, m.candidate)}\nmean {metric.write(m.typical)} "
+        f"{metric.unit}"
         f"\n{metric.write(m.low)} to {metric.write(m.high)}\nrounds: {rounds}"
     )
 
@@ -93,34 +106,58 @@ def _bars(scenario: Scenario, metric: Metric, measured: Sequence[Measured]) -> R
     groups: dict[str, list[Row]] = {}
     for m in measured:
         c = m.candidate
-        fields = run_words.own_title(c), m.typical, m.low, m.high, _hover(scenario, metric, m), c.config, c.variant
+        fields = (
+            run_words.own_title(c),
+            m.typical,
+            m.low,
+            m.high,
+            _hover(scenario, metric, m),
+            c.config,
+            c.variant,
+        )
         row = Row(*fields, text=metric.write(m.typical))
         groups.setdefault(run_words.case_title(scenario, c.case), []).append(row)
-    ideal = {"workers": max(counts), "1": 1}.get(metric.ideal) if len(counts) == 1 or metric.ideal == "1" else None
+    ideal = (
+        {"workers": max(counts), "1": 1}.get(metric.ideal)
+        if len(counts) == 1 or metric.ideal == "1"
+        else None
+    )
     return Rows(list(groups.items()), metric.unit, ideal=ideal)
 
 
 def _places(scenario: Scenario) -> dict[str, float]:
-    """Return {case: x value in curves over the cases}; {} for a single case, or if x values are equal or missing."""
+    """Return {case: x value in curves over the cases}; {} for a single case, or if x values are
+    equal or missing.
+    """
     places = {case.name: case.value for case in scenario.cases if case.value is not None}
     return places if len(scenario.cases) == len(set(places.values())) > 1 else {}
 
 
 def _curves(scenario: Scenario, metric: Metric, measured: Sequence[Measured]) -> Curves:
-    """Return a metric's picture: curves over the cases, or over the number of workers if the cases have no axis."""
+    """Return a metric's picture: curves over the cases, or over the number of workers if the cases
+    have no axis.
+    """
     places = _places(scenario)
     points: dict[tuple[str, str], list[tuple]] = {}
     for m in measured:
         c = m.candidate
         point = places.get(c.case, c.workers), m.typical, m.low, m.high, _hover(scenario, metric, m)
         points.setdefault((c.config, c.variant), []).append(point)
-    lines = [Line(*side, run_words.label(*side), *zip(*sorted(values), strict=True)) for side, values in points.items()]
+    lines = [
+        Line(*side, run_words.label(*side), *zip(*sorted(values), strict=True))
+        for side, values in points.items()
+    ]
     if not places:
         return _over_workers(metric, lines, measured)
-    marks = {value: name.replace("-", " ") for name, value in sorted(places.items(), key=lambda item: item[1])}
+    marks = {
+        value: name.replace("-", " ")
+        for name, value in sorted(places.items(), key=lambda item: item[1])
+    }
     far = style.far_apart(end for m in measured for end in (m.low, m.high))
     level = [(x, 1.0) for x in marks] if metric.ideal == "1" else []
-    return Curves(lines, scenario.case_axis or "case", metric.unit, marks, style.far_apart(marks), far, level)
+    return Curves(
+        lines, scenario.case_axis or "case", metric.unit, marks, style.far_apart(marks), far, level
+    )
 
 
 def _over_workers(metric: Metric, lines: Sequence[Line], measured: Sequence[Measured]) -> Curves:
@@ -131,8 +168,12 @@ def _over_workers(metric: Metric, lines: Sequence[Line], measured: Sequence[Meas
     return Curves(lines, "workers", metric.unit, {n: str(n) for n in counts}, wide, ideal=ideal)
 
 
-def _ideal(metric: Metric, counts: Sequence[int], of_one: Sequence[float]) -> list[tuple[float, float]]:
-    """Return the ideal line: 1, or the best value of one worker (*of_one*) times the number of workers."""
+def _ideal(
+    metric: Metric, counts: Sequence[int], of_one: Sequence[float]
+) -> list[tuple[float, float]]:
+    """Return the ideal line: 1, or the best value of one worker (*of_one*) times the number of
+    workers.
+    """
     if metric.ideal == "1":
         return [(number, 1.0) for number in counts]
     single = 1.0 if metric.ideal else max(of_one, default=0.0)
@@ -142,24 +183,37 @@ def _ideal(metric: Metric, counts: Sequence[int], of_one: Sequence[float]) -> li
 
 
 def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
-    """Yield a chart of the scenario's main ratios (if any), with a table of all ratios in *metric*."""
+    """Yield a chart of the scenario's main ratios (if any), with a table of all ratios in
+    *metric*.
+    """
     every, chosen = scenario.compared(metric.name), scenario.principal()
     if not chosen:
         return
     groups: dict[str, list[Row]] = {}
     for c in chosen:
-        title = run_words.title(scenario, c.numerator, c.denominator, with_case=c.numerator.case != c.denominator.case)
+        title = run_words.title(
+            scenario, c.numerator, c.denominator, with_case=c.numerator.case != c.denominator.case
+        )
         estimate = c.estimate
         factor = f"{verdict_words.figure(estimate.ratio)}x"
         hover = f"{run_words.title_with_why(scenario, c)}\n{factor} ({verdict_words.interval(c)})"
         words = f"{factor}: {verdict_words.short(c)}"
-        row = Row(title, estimate.ratio, estimate.low, estimate.high, hover, detail=words, shown=estimate.shown)
+        row = Row(
+            title,
+            estimate.ratio,
+            estimate.low,
+            estimate.high,
+            hover,
+            detail=words,
+            shown=estimate.shown,
+        )
         groups.setdefault(run_words.case_title(scenario, c.numerator.case), []).append(row)
     about = "Who is faster" if metric.name == "throughput" else f"{metric.title}: who is better"
     yield Chart(
         _name(scenario.name, metric.name, "ratios"),
         f"{about}, and is it certain?",
-        f"Ratios of {metric.noun} within rounds, with 95% confidence intervals. Filled: a difference is shown.",
+        f"Ratios of {metric.noun} within rounds, with 95% confidence intervals. Filled: a "
+        f"difference is shown.",
         Rows(list(groups.items()), f"ratio of {metric.noun}", ratios=True),
         tables.ratios(scenario, every),
     )
@@ -184,7 +238,9 @@ Curve = tuple[Sequence[float], list[float], list[float], list[float]]
 
 
 def _curve(rounds: Sequence[Distribution]) -> Curve:
-    """Return lists (x, median, lowest, highest value of the rounds) of a curve, for each x that every round has."""
+    """Return lists (x, median, lowest, highest value of the rounds) of a curve, for each x that
+    every round has.
+    """
     at_each = list(zip(*(trial.values for trial in rounds), strict=False))
     x = rounds[0].over.values[: len(at_each)]
     middle, low, high = ([summary(column) for column in at_each] for summary in (median, min, max))
@@ -193,7 +249,10 @@ def _curve(rounds: Sequence[Distribution]) -> Curve:
 
 def _most_workers(candidates: Sequence[Candidate]) -> dict[str, int]:
     """Return {case: the largest number of workers of its candidates}."""
-    return {case: max(c.workers for c in candidates if c.case == case) for case in {c.case for c in candidates}}
+    return {
+        case: max(c.workers for c in candidates if c.case == case)
+        for case in {c.case for c in candidates}
+    }
 
 
 def _courses(scenario: Scenario, name: str, kept: Kept) -> Iterator[Chart]:
@@ -206,7 +265,8 @@ def _courses(scenario: Scenario, name: str, kept: Kept) -> Iterator[Chart]:
     candidates = [scenario.candidate(key) for key in kept]
     curves = [_curve(rounds) for rounds in kept.values()]
     lines = [
-        _course(scenario, candidate, curve, over, unit) for candidate, curve in zip(candidates, curves, strict=True)
+        _course(scenario, candidate, curve, over, unit)
+        for candidate, curve in zip(candidates, curves, strict=True)
     ]
     titles = [run_words.full_title(scenario, candidate) for candidate in candidates]
     table = _table_of_courses(titles, curves, over, unit)
@@ -214,8 +274,15 @@ def _courses(scenario: Scenario, name: str, kept: Kept) -> Iterator[Chart]:
     caption = f"By {over}: medians of the rounds; {ranges}: from the lowest round to the highest."
     parts = _by_case(scenario, candidates, lines)
     if _all_equal(curves):
-        caption = f"In every round of all {len(curves)} candidates the same values, to the last digit kept."
-        parts = {"the same for all": [replace(next(iter(parts.values()))[0], config="", variant="loader-thread")]}
+        caption = (
+            f"In every round of all {len(curves)} candidates the same values, to the last "
+            f"digit kept."
+        )
+        parts = {
+            "the same for all": [
+                replace(next(iter(parts.values()))[0], config="", variant="loader-thread")
+            ]
+        }
     for number, (which, drawn) in enumerate(parts.items()):
         yield Chart(
             _name(scenario.name, name, "curve", number),
@@ -233,7 +300,9 @@ def _all_equal(curves: Sequence[Curve]) -> bool:
     return len(curves) > 1 and low == high and all(curve == curves[0] for curve in curves)
 
 
-def _by_case(scenario: Scenario, candidates: Sequence[Candidate], lines: Sequence[Line]) -> dict[str, list[Line]]:
+def _by_case(
+    scenario: Scenario, candidates: Sequence[Candidate], lines: Sequence[Line]
+) -> dict[str, list[Line]]:
     """Return {title: lines with the most workers of a case}; the table has all."""
     most = _most_workers(candidates)
     several = len({candidate.workers for candidate in candidates}) > 1
@@ -255,7 +324,9 @@ def _course(scenario: Scenario, candidate: Candidate, curve: Curve, over: str, u
     return Line(candidate.config, candidate.variant, label, x, middle, low, high, hover)
 
 
-def _table_of_courses(titles: Sequence[str], curves: Sequence[Curve], over: str, unit: str) -> Table:
+def _table_of_courses(
+    titles: Sequence[str], curves: Sequence[Curve], over: str, unit: str
+) -> Table:
     rows = [
         (title, f"{x[0]:,g}", f"{middle[0]:.4g}", f"{middle[-1]:.4g}", f"{max(high):.4g}")
         for title, (x, middle, _, high) in zip(titles, curves, strict=True)
@@ -265,7 +336,9 @@ def _table_of_courses(titles: Sequence[str], curves: Sequence[Curve], over: str,
 
 
 def overview(run: Analysis) -> Chart | None:
-    """Return a chart of threads without the GIL against processes with it; None if there are fewer than two ratios."""
+    """Return a chart of threads without the GIL against processes with it; None if there are fewer
+    than two ratios.
+    """
     comparisons: dict[str, tuple[AnalysedScenario, Comparison]] = {}
     for scenario in run.others:
         for c in scenario.compared():
@@ -273,22 +346,43 @@ def overview(run: Analysis) -> Chart | None:
             processes = VARIANTS[a.variant].processes, VARIANTS[b.variant].processes
             same = (a.workers, a.case) == (b.workers, b.case)
             if same and (a.config, b.config, *processes) == ("ft", "gil", False, True):
-                where = ", ".join(filter(None, (scenario.name, run_words.case_title(scenario, a.case))))
+                where = ", ".join(
+                    filter(None, (scenario.name, run_words.case_title(scenario, a.case)))
+                )
                 comparisons.setdefault(where, (scenario, c))  # the first of each case
     if len(comparisons) < 2:
         return None
     rows, cells = [], []
     for where, (scenario, c) in comparisons.items():
         ratio, low, high = c.advantage
-        about, factor, words = METRICS[c.metric], f"{verdict_words.figure(ratio)}x", verdict_words.short(c)
+        about, factor, words = (
+            METRICS[c.metric],
+            f"{verdict_words.figure(ratio)}x",
+            verdict_words.short(c),
+        )
         hover = f"{where}\n{run_words.title_with_why(scenario, c)}\n{factor}"
         shown = c.estimate.shown
-        rows.append(Row(f"{where}: {about.noun}", ratio, low, high, hover, detail=f"{factor}: {words}", shown=shown))
+        rows.append(
+            Row(
+                f"{where}: {about.noun}",
+                ratio,
+                low,
+                high,
+                hover,
+                detail=f"{factor}: {words}",
+                shown=shown,
+            )
+        )
         cells.append((where, about.title, factor, words))
     return Chart(
         "overview",
         "Threads without the GIL against processes with it",
-        "Right of 1 the threads are better; lines are 95% confidence intervals. Filled: a difference is shown.",
+        "Right of 1 the threads are better; lines are 95% confidence intervals. Filled: a "
+        "difference is shown.",
         Rows([("", rows)], "advantage of threads (above 1: better)", ratios=True),
-        Table(("scenario", "quantity", "advantage of threads", "as measured"), tuple(cells), frozenset({2})),
+        Table(
+            ("scenario", "quantity", "advantage of threads", "as measured"),
+            tuple(cells),
+            frozenset({2}),
+        ),
     )

@@ -22,7 +22,9 @@ DEFAULT_SERIES = "3.13"  # the same as in docker/python-series
 
 
 def options(settings: Options) -> list[str]:
-    """Return the command-line arguments of `bench` for these options. Options with default values are left out."""
+    """Return the command-line arguments of `bench` for these options. Options with default values
+    are left out.
+    """
     is_own = settings.dataset is not None
     arguments = [] if is_own else list(settings.scenarios)
     flags = {"--quick": settings.quick, "--stress": settings.stress}
@@ -39,7 +41,11 @@ def _of_dataset(settings: Options) -> list[tuple[str, str | None]]:
     if settings.dataset is None:
         return []
     requirements = "requirements.txt" if settings.requirements else None
-    return [("--dataset", settings.dataset), ("--collate-fn", settings.collate_fn), ("--requirements", requirements)]
+    return [
+        ("--dataset", settings.dataset),
+        ("--collate-fn", settings.collate_fn),
+        ("--requirements", requirements),
+    ]
 
 
 def _of_measurement(settings: Options) -> list[tuple[str, Any]]:
@@ -59,24 +65,33 @@ def _of_measurement(settings: Options) -> list[tuple[str, Any]]:
 
 
 def commands(run: Analysis, where: Path = Path()) -> list[tuple[str, str]]:
-    """Return pairs (purpose, command line): check out the sources, measure again or longer, render the report again.
+    """Return pairs (purpose, command line): check out the sources, measure again or longer, render
+    the report again.
 
     `where` is the directory of the run's results.json.
     """
     results = run.results
     commit = results.environment.revision.commit
     lines = [
-        ("The same sources, in a clone of the repository", f"git checkout {shlex.quote(one_line(commit))}"),
+        (
+            "The same sources, in a clone of the repository",
+            f"git checkout {shlex.quote(one_line(commit))}",
+        ),
         ("The same measurement", _command(results, results.options, docker=False)),
         ("The same with Docker", _command(results, results.options, docker=True)),
         *further(run),
-        ("This report again, from results.json alone", host.report(one_line(str(where / "results.json")))),
+        (
+            "This report again, from results.json alone",
+            host.report(one_line(str(where / "results.json"))),
+        ),
     ]
     return lines if commit != "unknown" else lines[1:]
 
 
 def _command(results: Results, settings: Options, docker: bool) -> str:
-    """Return the command of a run with these options: docker compose with container paths if `docker`, or ./twins."""
+    """Return the command of a run with these options: docker compose with container paths if
+    `docker`, or ./twins.
+    """
     folders: dict[str, str] = {}
     data, dataset = settings.data, settings.dataset
     if in_containers(results):
@@ -93,7 +108,9 @@ def _command(results: Results, settings: Options, docker: bool) -> str:
     return f"{before}{_series(results)}docker compose run --rm ft-bench {arguments}"
 
 
-def _from_containers(settings: Options, docker: bool) -> tuple[dict[str, str], str | None, str | None]:
+def _from_containers(
+    settings: Options, docker: bool
+) -> tuple[dict[str, str], str | None, str | None]:
     """Return (folders, --data, --dataset) for a run in containers, as the command needs them."""
     data, dataset = settings.data, settings.dataset
     folders = {"DATA": "your/images"} if data else {}
@@ -111,7 +128,9 @@ def in_containers(results: Results) -> bool:
 
 
 def further(run: Analysis) -> list[tuple[str, str]]:
-    """Return pairs (purpose, command line): longer runs (`longer`), and a set of runs if only one hour is known."""
+    """Return pairs (purpose, command line): longer runs (`longer`), and a set of runs if only one
+    hour is known.
+    """
     if not hour_words.one_hour(run):
         return longer(run)
     command = _command(run.results, run.results.options, in_containers(run.results))
@@ -119,16 +138,19 @@ def further(run: Analysis) -> list[tuple[str, str]]:
 
 
 def longer(run: Analysis) -> list[tuple[str, str]]:
-    """Return pairs (purpose, command line): further runs that would decide the ratios that this run left undecided.
+    """Return pairs (purpose, command line): further runs that would decide the ratios that this run
+    left undecided.
 
-    The first run repeats the scenarios with too few rounds. The second run is longer and repeats the scenarios with an
-    undecided waterfall. Each of these scenarios gets the same additional time: the most that any of them needs.
+    The first run repeats the scenarios with too few rounds. The second run is longer and repeats
+    the scenarios with an undecided waterfall. Each of these scenarios gets the same additional
+    time: the most that any of them needs.
     """
     settings, docker = run.results.options, in_containers(run.results)
     runs: list[tuple[str, dict[str, Any]]] = []
     few = [s.name for s in run.scenarios if len(s.rounds) < FEWEST_ROUNDS]
     if few:
-        runs.append(("A run of enough rounds", {"scenarios": few}))  # a run without --rounds has enough
+        # a run without --rounds has enough
+        runs.append(("A run of enough rounds", {"scenarios": few}))
     minutes: dict[str, int] = {}
     precision, purpose = settings.precision, "what is open"
     for fall in run.waterfalls:
@@ -159,20 +181,28 @@ def _precision(undecided: Change) -> float:
 
 
 def stress(results: Results) -> str:
-    """Return the command of a quick run with the thread-safety suite, in Docker if this run was in Docker."""
+    """Return the command of a quick run with the thread-safety suite, in Docker if this run was in
+    Docker.
+    """
     bench = "docker compose run --rm ft-bench" if in_containers(results) else "./twins bench"
     return f"{_series(results)}{bench} --quick --stress"
 
 
 def audit(results: Results) -> str:
-    """Return the command that looks for races in the run's dataset (--dataset), in Docker if this run was in Docker."""
+    """Return the command that looks for races in the run's dataset (--dataset), in Docker if this
+    run was in Docker.
+    """
     mounted = results.options.folders if in_containers(results) else None
     return one_line(host.audit(results.options.dataset or "", mounted))
 
 
 def _series(results: Results) -> str:
-    """Return the prefix of a command for this run's version of Python: "PYTHON_SERIES=3.14 ", or "" for the default."""
+    """Return the prefix of a command for this run's version of Python: "PYTHON_SERIES=3.14 ", or ""
+    for the default.
+    """
     versions = {t.interpreter.version for t in results.environment.twins.values()}
     series = {".".join(version.split(".")[:2]) for version in versions}
     only = one_line(next(iter(series)))
-    return f"PYTHON_SERIES={shlex.quote(only)} " if len(series) == 1 and only != DEFAULT_SERIES else ""
+    return (
+        f"PYTHON_SERIES={shlex.quote(only)} " if len(series) == 1 and only != DEFAULT_SERIES else ""
+    )

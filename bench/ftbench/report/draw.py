@@ -1,4 +1,6 @@
-"""Charts and their pictures. A picture has either curves, or rows, which each show one value as a bar or a mark."""
+"""Charts and their pictures. A picture has either curves, or rows, which each show one value as a
+bar or a mark.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +12,21 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from ftbench.report import style
-from ftbench.report.style import BACK, BAR, COLOURS, GAP, GRID, LETTER, LINE, LOOKS, SHOWN, SOFT, TEXT, WIDTH, Legend
+from ftbench.report.style import (
+    BACK,
+    BAR,
+    COLOURS,
+    GAP,
+    GRID,
+    LETTER,
+    LINE,
+    LOOKS,
+    SHOWN,
+    SOFT,
+    TEXT,
+    WIDTH,
+    Legend,
+)
 from ftbench.report.tables import Table
 
 # The margin left of the plot, and the plot's width; the last mark needs some room on the right.
@@ -50,21 +66,28 @@ class Row:
 
     @property
     def room(self) -> float:
-        """Fraction of the plot's width that is left for the bar or mark if `text` stands to the right of it."""
+        """Fraction of the plot's width that is left for the bar or mark if `text` stands to the
+        right of it.
+        """
         return 1 - min(0.6, (10 + LETTER * len(self.text)) / PLOT)
 
     @property
     def ends(self) -> list[float]:
         """All places on the horizontal axis where the row draws something."""
-        return [end for end in (self.value, self.begin, self.low, self.high, *self.dots) if end is not None]
+        return [
+            end
+            for end in (self.value, self.begin, self.low, self.high, *self.dots)
+            if end is not None
+        ]
 
 
 @dataclass(frozen=True)
 class Rows:
     """Picture of rows, one below the other, in groups that each have a title.
 
-    A row is a bar with its range and dots, or a mark on a logarithmic axis. Ratios are marks, filled if shown to differ
-    from 1. Values that are far apart are marks, too: small bars could not be seen. A dotted line is at `ideal`.
+    A row is a bar with its range and dots, or a mark on a logarithmic axis. Ratios are marks,
+    filled if shown to differ from 1. Values that are far apart are marks, too: small bars could not
+    be seen. A dotted line is at `ideal`.
     """
 
     groups: Sequence[tuple[str, Sequence[Row]]]
@@ -88,7 +111,9 @@ class Rows:
         """Height of the picture in pixels."""
         return self._places()[2] + style.BELOW
 
-    def _places(self) -> tuple[list[tuple[float, str, dict]], list[tuple[float, float, Row]], float]:
+    def _places(
+        self,
+    ) -> tuple[list[tuple[float, str, dict]], list[tuple[float, float, Row]], float]:
         """Return (texts, rows, height) of the layout, in pixels from the top of the picture.
 
         A text is (top, string, style). A row is (top, middle of its bar or mark, row).
@@ -131,9 +156,17 @@ class Rows:
                 axes.vlines(self.ideal, *ends, zorder=0.6, **IDEAL)
             (_mark if self.logarithmic else _bar)(axes, middle, row)
             behind = {"xytext": (6, 0), "textcoords": "offset points", "va": "center_baseline"}
-            axes.annotate(style.cut(row.text), (max(row.ends), middle), annotation_clip=False, **behind)
+            axes.annotate(
+                style.cut(row.text), (max(row.ends), middle), annotation_clip=False, **behind
+            )
             whole = Rectangle(
-                (0, begin), 1, middle + BAR / 2 - begin, transform=across, fill=False, linewidth=0, zorder=9
+                (0, begin),
+                1,
+                middle + BAR / 2 - begin,
+                transform=across,
+                fill=False,
+                linewidth=0,
+                zorder=9,
             )
             style.hover(axes.add_patch(whole), row.hover)
 
@@ -144,7 +177,10 @@ class Rows:
             axes.minorticks_off()
         else:
             low = min(end for row in self.rows for end in row.ends)
-            high = max((self.ideal or 0) * 1.05, *(low + (max(row.ends) - low) / row.room for row in self.rows))
+            high = max(
+                (self.ideal or 0) * 1.05,
+                *(low + (max(row.ends) - low) / row.room for row in self.rows),
+            )
             high = min(high, MOST) if high > low else low + 1
             marks, texts = style.round_marks(low, high, 4)
         axes.set_xlim(low, high)
@@ -159,7 +195,8 @@ class Rows:
             values.append(self.ideal)
         intervals = [end for row in self.rows for end in (row.low, row.high) if end is not None]
         ends = intervals + values
-        # Two rounds can give intervals over many powers of ten: cut off intervals, but no value and no line.
+        # Two rounds can give intervals over many powers of ten: cut off intervals, but no value and
+        # no line.
         low = max(min(ends), min(values) / WIDEST) * 0.85
         high = min(min(max(ends), max(values) * WIDEST) / 0.85, MOST)
         if self.ratios:
@@ -173,9 +210,16 @@ class Rows:
 def _bar(axes: Axes, y: float, row: Row) -> None:
     begin, end = sorted((row.begin, row.value))
     width = max(end - begin, axes.get_xlim()[1] * 0.003)  # show a thin bar even if nothing changed
-    look = {"facecolor": COLOURS[row.config], "hatch": LOOKS[row.variant].hatch, "edgecolor": BACK, "linewidth": 0}
+    look = {
+        "facecolor": COLOURS[row.config],
+        "hatch": LOOKS[row.variant].hatch,
+        "edgecolor": BACK,
+        "linewidth": 0,
+    }
     axes.add_patch(Rectangle((begin, y - BAR / 2 + 1), width, BAR - 2, zorder=2, **look))
-    axes.plot(row.dots, [y] * len(row.dots), "o", color=TEXT, markersize=3.5, alpha=0.6, markeredgewidth=0)
+    axes.plot(
+        row.dots, [y] * len(row.dots), "o", color=TEXT, markersize=3.5, alpha=0.6, markeredgewidth=0
+    )
     _whisker(axes, y, row, TEXT)
 
 
@@ -189,7 +233,9 @@ def _mark(axes: Axes, y: float, row: Row) -> None:
 
 def _whisker(axes: Axes, y: float, row: Row, colour: str) -> None:
     if row.low is not None and row.low != row.high:
-        axes.plot([row.low, row.high], [y, y], color=colour, linewidth=1.5, marker="|", markersize=7)
+        axes.plot(
+            [row.low, row.high], [y, y], color=colour, linewidth=1.5, marker="|", markersize=7
+        )
 
 
 @dataclass(frozen=True)
@@ -218,7 +264,9 @@ class Line:
         if len(self.x) <= MOST_MARKS:
             axes.vlines(self.x, self.low, self.high, color=look["color"], linewidth=1.5)
         elif self.low != self.high:
-            axes.fill_between(self.x, self.low, self.high, color=look["color"], alpha=0.18, linewidth=0)
+            axes.fill_between(
+                self.x, self.low, self.high, color=look["color"], alpha=0.18, linewidth=0
+            )
         axes.plot(self.x, self.y, **{**look, "marker": ""})
         points = list(zip(self.x, self.y, self.hover, strict=True))
         for x, y, text in [*points[: -1 : math.ceil(len(points) / MOST_MARKS)], points[-1]]:
@@ -228,14 +276,18 @@ class Line:
 
 @dataclass(frozen=True)
 class Curves:
-    """Picture of curves over cases, workers or the course of a trial. A dotted line joins the points `ideal`."""
+    """Picture of curves over cases, workers or the course of a trial. A dotted line joins the
+    points `ideal`.
+    """
 
     lines: Sequence[Line]
     over: str
     """Title of the horizontal axis."""
     unit: str
     marks: Mapping[float, str] = field(default_factory=dict)
-    """{value on the horizontal axis: label at this place}; if empty, the axis has marks at round figures."""
+    """{value on the horizontal axis: label at this place}; if empty, the axis has marks at round
+    figures.
+    """
     logarithmic_x: bool = False
     logarithmic: bool = False
     ideal: Sequence[tuple[float, float]] = ()
@@ -270,7 +322,11 @@ class Curves:
         else:
             axes.set_xticks(*style.round_marks(*axes.get_xlim()))
         axes.set_xlabel(style.cut(self.over))
-        above = {"xycoords": "axes fraction", "xytext": (4 - margin, 8), "textcoords": "offset points"}
+        above = {
+            "xycoords": "axes fraction",
+            "xytext": (4 - margin, 8),
+            "textcoords": "offset points",
+        }
         axes.annotate(style.cut(self.unit), (0, 1), **above)
         style.draw_legend(axes, self._legend(), 4 - margin)
 
@@ -295,7 +351,9 @@ class Curves:
 
 @dataclass(frozen=True)
 class Chart:
-    """One chart of the HTML page: its title and caption, its picture, and the table of its figures."""
+    """One chart of the HTML page: its title and caption, its picture, and the table of its
+    figures.
+    """
 
     name: str
     """Name of the chart in the page's ids."""
@@ -305,4 +363,6 @@ class Chart:
     picture: Rows | Curves
     table: Table
     folded: str = ""
-    """Subject of a chart that the page shows only on request; empty for a chart that is always shown."""
+    """Subject of a chart that the page shows only on request; empty for a chart that is always
+    shown.
+    """

@@ -13,14 +13,21 @@ HOUR = 3600.0
 
 
 def sentences(run: Analysis, fall: Waterfall) -> list[str]:
-    """Return a list of one text on a waterfall at other hours, or an empty list if nothing looked for other runs."""
+    """Return a list of one text on a waterfall at other hours, or an empty list if nothing looked
+    for other runs.
+    """
     hours = run.hours.get((fall.scenario, fall.case))
     if hours is None:
         return []
     total = hours[IN_ALL]
     if total.runs < FEWEST:
         few = "One hour only" if total.runs == 1 else f"{total.runs} runs only"
-        return [f"{few}: run it again at other hours ({SET}); another hour may lie outside of this interval."]
+        return [
+            (
+                f"{few}: run it again at other hours ({SET}); another hour may lie outside of this "
+                f"interval."
+            )
+        ]
     clauses = [f"As factors, at other hours: {_steps(fall.total, total)}"]
     last = fall.steps[-1]
     if last.name == REMOVED and last.name in hours:
@@ -36,7 +43,8 @@ def _steps(change: Change, hours: Hours) -> str:
     low, high = hours.expected or (hours.lowest, hours.highest)
     another = "another hour" if hours.seconds >= HOUR else "another run soon after"
     return (
-        f"this run {this_run}; {hours.runs} runs in {span(hours.seconds)}: {figure(hours.lowest)} to "
+        f"this run {this_run}; {hours.runs} runs in {span(hours.seconds)}: "
+        f"{figure(hours.lowest)} to "
         f"{figure(hours.highest)}; {another}: {figure(low)} to {figure(high)}"
     )
 

@@ -10,7 +10,10 @@ def write(view: View) -> bytes:
     """Return the summary, in UTF-8: conclusions, waterfalls, comparisons, machine, commands."""
     repeat = "\n".join(f"# {purpose}\n{line}" for purpose, line in view.repeat)
     code = [escape.fenced(opening.code, "python") for opening in view.openings]
-    failures = [(title, escape.fenced(safety.beginning(text), "console")) for title, text in view.safety.failures]
+    failures = [
+        (title, escape.fenced(safety.beginning(text), "console"))
+        for title, text in view.safety.failures
+    ]
     text = render(
         "summary.md.jinja",
         escape.markdown,

@@ -1,8 +1,8 @@
 """The HTML page of a run, which needs no other file.
 
-The page has no script, and its content security policy allows no script and no external address. Strings of
-results.json are escaped by the template or, in charts, by matplotlib, or they are in base64. The page has an SVG of
-each chart, narrow enough for a phone.
+The page has no script, and its content security policy allows no script and no external address.
+Strings of results.json are escaped by the template or, in charts, by matplotlib, or they are in
+base64. The page has an SVG of each chart, narrow enough for a phone.
 """
 
 import base64

@@ -11,7 +11,18 @@ import matplotlib.style
 from matplotlib.figure import Figure
 
 from ftbench.report.draw import Chart
-from ftbench.report.style import ALARM, BACK, GAP, LINE, LINE_LETTERS, PALETTE, SOFT, TEXT, WIDTH, wrapped
+from ftbench.report.style import (
+    ALARM,
+    BACK,
+    GAP,
+    LINE,
+    LINE_LETTERS,
+    PALETTE,
+    SOFT,
+    TEXT,
+    WIDTH,
+    wrapped,
+)
 from ftbench.report.view import View
 
 STYLE = {
@@ -46,7 +57,9 @@ def write(view: View) -> Iterator[tuple[str, bytes]]:
 
 
 def _figure(charts: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure:
-    """Return a figure of charts in at most two columns, each chart below its title, all below the heading *head*."""
+    """Return a figure of charts in at most two columns, each chart below its title, all below the
+    heading *head*.
+    """
     columns = min(2, len(charts))
     above = [line for text in head for line in wrapped(text, LINE_LETTERS * columns, MOST_LINES)]
     top = float(len(above) * LINE + 2 * GAP)
@@ -90,7 +103,9 @@ def _saved(figure: Figure, **options: Any) -> bytes:
 
 
 def svg(chart: Chart) -> str:
-    """Return *chart* as an SVG in the page's colours, with tooltips, without its title and unused elements."""
+    """Return *chart* as an SVG in the page's colours, with tooltips, without its title and unused
+    elements.
+    """
     height = chart.picture.height
     # Ids are hashes with this salt, so none is in two charts of a page.
     with matplotlib.style.context(["default", STYLE, {"svg.hashsalt": chart.name}]):
@@ -110,7 +125,10 @@ def svg(chart: Chart) -> str:
         for key, value in before.items():
             _set(element, key, value, used)
     root.attrib.update(width=f"{WIDTH}", height=f"{height:g}", viewBox=f"0 0 {WIDTH} {height:g}")
-    root.attrib.update(xmlns="http://www.w3.org/2000/svg", style=f"{FONT}stroke-linejoin: round; stroke-linecap: butt")
+    root.attrib.update(
+        xmlns="http://www.w3.org/2000/svg",
+        style=f"{FONT}stroke-linejoin: round; stroke-linecap: butt",
+    )
     return ElementTree.tostring(root, encoding="unicode")
 
 

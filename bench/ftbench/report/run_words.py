@@ -1,4 +1,6 @@
-"""The wording of facts about a run: candidates, machine, rounds, failures. (verdict_words has the verdicts.)"""
+"""The wording of facts about a run: candidates, machine, rounds, failures. (verdict_words has the
+verdicts.)
+"""
 
 import math
 import re
@@ -33,8 +35,14 @@ def slug(name: str) -> str:
 
 
 def subject(run: Analysis) -> str:
-    """Return the subject of a run, for its headings. Removing the GIL is the subject of waterfalls."""
-    return "What removing the GIL does to data loading" if run.waterfalls else "Data loading by threads and processes"
+    """Return the subject of a run, for its headings. Removing the GIL is the subject of
+    waterfalls.
+    """
+    return (
+        "What removing the GIL does to data loading"
+        if run.waterfalls
+        else "Data loading by threads and processes"
+    )
 
 
 def label(config: str, variant: str) -> str:
@@ -43,7 +51,9 @@ def label(config: str, variant: str) -> str:
 
 
 def title(scenario: Scenario, a: Candidate, b: Candidate, with_case: bool = False) -> str:
-    """Return a comparison's title: "ft loader threads / gil loader processes, x2". Shared parts are named once."""
+    """Return a comparison's title: "ft loader threads / gil loader processes, x2". Shared parts are
+    named once.
+    """
     of_a, of_b = (f"{candidate.config} {plural(candidate.variant)}" for candidate in (a, b))
     cases = [case_title(scenario, candidate.case) for candidate in (a, b)]
     where = f", {cases[0]}" if a.case and with_case else ""
@@ -57,8 +67,12 @@ def title(scenario: Scenario, a: Candidate, b: Candidate, with_case: bool = Fals
 
 
 def title_with_why(scenario: Scenario, c: Comparison) -> str:
-    """Return the title of a comparison, with its case, and its subject (Comparison.why) after a colon."""
-    return ": ".join(filter(None, (title(scenario, c.numerator, c.denominator, with_case=True), c.why)))
+    """Return the title of a comparison, with its case, and its subject (Comparison.why) after a
+    colon.
+    """
+    return ": ".join(
+        filter(None, (title(scenario, c.numerator, c.denominator, with_case=True), c.why))
+    )
 
 
 def case_title(scenario: Scenario, name: str) -> str:
@@ -82,15 +96,24 @@ def workers(number: int) -> str:
 
 
 def each_with(scenario: Scenario, number: int) -> str:
-    """Return *number* workers in words, with the ranks if there are several: "2 ranks of 1 worker each"."""
-    return f"{scenario.ranks} ranks of {workers(number)} each" if scenario.ranks else workers(number)
+    """Return *number* workers in words, with the ranks if there are several: "2 ranks of 1 worker
+    each".
+    """
+    return (
+        f"{scenario.ranks} ranks of {workers(number)} each" if scenario.ranks else workers(number)
+    )
 
 
-def describe(scenario: Scenario, c: Candidate, with_workers: bool = False, with_case: bool = True) -> str:
+def describe(
+    scenario: Scenario, c: Candidate, with_workers: bool = False, with_case: bool = True
+) -> str:
     """Return a candidate in words: "loader threads in the free-threaded build"."""
     number = f" x{c.workers}" if with_workers and c.workers else ""
     case = case_title(scenario, c.case) if with_case else ""
-    return f"{plural(c.variant)}{number} in the {CONFIGURATIONS[c.config].title}{f' ({case})' if case else ''}"
+    return (
+        f"{plural(c.variant)}{number} in the "
+        f"{CONFIGURATIONS[c.config].title}{f' ({case})' if case else ''}"
+    )
 
 
 def state(results: Results) -> str | None:
@@ -117,7 +140,9 @@ def usable(results: Results) -> int:
 
 
 def machine(results: Results) -> str:
-    """Return a line about the machine: processor, memory and system, as the first interpreter of the run saw them."""
+    """Return a line about the machine: processor, memory and system, as the first interpreter of
+    the run saw them.
+    """
     e = next(iter(results.environment.twins.values()))
     where = f"{e.os.container} container" if e.os.container else "no container"
     return (
@@ -127,17 +152,24 @@ def machine(results: Results) -> str:
 
 
 def revision(results: Results) -> str:
-    """Return the commit of the sources, abbreviated, with a note if the checkout had uncommitted changes."""
+    """Return the commit of the sources, abbreviated, with a note if the checkout had uncommitted
+    changes.
+    """
     r = results.environment.revision
     return r.commit[:12] + (" with changes" if r.dirty else "")
 
 
 def work(scenario: Scenario) -> str:
-    """Return a line about a scenario's work: description, cases (or batches if it has no cases), files, rounds."""
+    """Return a line about a scenario's work: description, cases (or batches if it has no cases),
+    files, rounds.
+    """
     data, load = scenario.load.dataset, scenario.load
     parts = [scenario.description]
     if scenario.ranks:
-        parts.append(f"{scenario.ranks} ranks, each a process with its own loader, workers and share of the batches")
+        parts.append(
+            f"{scenario.ranks} ranks, each a process with its own loader, workers and share of "
+            f"the batches"
+        )
     if scenario.cases:
         parts.append(f"{scenario.case_axis}: {' · '.join(case.title for case in scenario.cases)}")
     else:
@@ -146,7 +178,11 @@ def work(scenario: Scenario) -> str:
             + (f"turn, {load.turns} turns in a trial" if load.turns > 1 else "trial")
         )
     if data.source != "none":
-        source = f"generated {data.kind}" if data.source == "generated" else f"{data.kind} of {data.directory}"
+        source = (
+            f"generated {data.kind}"
+            if data.source == "generated"
+            else f"{data.kind} of {data.directory}"
+        )
         parts.append(f"{data.files} {source}, {data.mean_bytes / 1000:.0f} kB on average")
     return "; ".join([*parts, rounds(scenario)])
 
@@ -162,7 +198,9 @@ def marked(measured: Round) -> list[str]:
 
 
 def limits(scenario: Scenario) -> list[str]:
-    """Return texts on disturbed rounds, on cycles that left for other load, and on too few turns; [] without any."""
+    """Return texts on disturbed rounds, on cycles that left for other load, and on too few turns;
+    [] without any.
+    """
     sentences = _disturbed(scenario)
     trials = [trial for measured in scenario.rounds for trial in measured.trials]
     left_out = sum(len(trial.turns_left_out) for trial in trials)
@@ -172,8 +210,10 @@ def limits(scenario: Scenario) -> list[str]:
     few = too_few_of_all(scenario)
     if few:
         sentences.append(
-            f"A candidate with {count(few, 'turn')} may have had none of its rare long ones (one in ten, twice as "
-            f"long): intervals of {METRICS[scenario.metrics[0]].noun} are {math.expm1(UNSEEN):.0%} wider than with "
+            f"A candidate with {count(few, 'turn')} may have had none of its rare long ones "
+            f"(one in ten, twice as "
+            f"long): intervals of {METRICS[scenario.metrics[0]].noun} are "
+            f"{math.expm1(UNSEEN):.0%} wider than with "
             f"{ENOUGH_TURNS} turns."
         )
     return sentences
@@ -190,7 +230,8 @@ def _disturbed(scenario: Scenario) -> list[str]:
         which += f"; and {len(disturbed) - MOST_ROUNDS} more"
     were = "was" if len(disturbed) == 1 else "were"
     return [
-        f"{len(disturbed)} of {len(scenario.rounds)} rounds {were} disturbed ({which}). What comes and goes "
+        f"{len(disturbed)} of {len(scenario.rounds)} rounds {were} disturbed ({which}). What "
+        f"comes and goes "
         "widens the intervals; what stays favours those that need less CPU time."
     ]
 
@@ -201,6 +242,10 @@ def failed(scenario: Scenario, failure: Failure) -> str:
 
 
 def left_out(results: Results) -> list[str]:
-    """Return one line for each part of the run that should have been measured and was not, with the reason."""
+    """Return one line for each part of the run that should have been measured and was not, with the
+    reason.
+    """
     lines = [f"{skipped.what}: {skipped.why}" for skipped in results.skipped]
-    return lines + [f"{s.name}: {failed(s, failure)}" for s in results.scenarios for failure in s.failures]
+    return lines + [
+        f"{s.name}: {failed(s, failure)}" for s in results.scenarios for failure in s.failures
+    ]

@@ -1,7 +1,7 @@
 """The look of charts: colours, hatching, dashes, marks, texts, axes and legends.
 
-The colours of configurations are Okabe and Ito's, which people with any kind of colour vision can tell apart. Variants
-differ in hatching, dashes and marks, not in colour.
+The colours of configurations are Okabe and Ito's, which people with any kind of colour vision can
+tell apart. Variants differ in hatching, dashes and marks, not in colour.
 """
 
 import json
@@ -30,18 +30,24 @@ PALETTE = {
     "shown": ("#0072b2", "#56b4e9"),
 }
 # Charts are drawn in the light colours.
-TEXT, BACK, SOFT, GRID, ALARM, SHOWN = (PALETTE[name][0] for name in ("text", "back", "soft", "grid", "alarm", "shown"))
+TEXT, BACK, SOFT, GRID, ALARM, SHOWN = (
+    PALETTE[name][0] for name in ("text", "back", "soft", "grid", "alarm", "shown")
+)
 COLOURS = {"gil": "#e69f00", "ft-gil": "#56b4e9", "ft": "#009e73"}
-# Pixels: the width of a chart, the heights of a line of text and of a bar, the gap between groups or charts.
+# Pixels: the width of a chart, the heights of a line of text and of a bar, the gap between groups
+# or charts.
 WIDTH, LINE, BAR, GAP = 384, 18, 18, 14
 # Pixels below any plot, for the labels of its axis.
 BELOW = 46
 # Pixels of a character, on average.
 LETTER = 7.4
-# Characters of a line of text, of a name in a legend, of a mark on an axis, and of a text for hovering.
+# Characters of a line of text, of a name in a legend, of a mark on an axis, and of a text for
+# hovering.
 LINE_LETTERS, NAME_LETTERS, MARK_LETTERS, HOVER_LETTERS = 50, 44, 10, 1000
 # Places of marks on an axis of ratios.
-RATIOS = [digit * power for power in (0.01, 0.1, 1, 10) for digit in (1, 1.2, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)]
+RATIOS = [
+    digit * power for power in (0.01, 0.1, 1, 10) for digit in (1, 1.2, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)
+]
 # Units of time, in seconds.
 SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 Legend = Sequence[tuple[str, Artist]]
@@ -57,7 +63,8 @@ class Look:
     mark: str
 
 
-# The look of each variant. Variants that never meet in a chart share a look, since there are only eight hatchings.
+# The look of each variant. Variants that never meet in a chart share a look, since there are only
+# eight hatchings.
 LOOKS = {
     variant: look
     for look, variants in (
@@ -86,9 +93,13 @@ def wrapped(text: str, width: int = LINE_LETTERS, most: int = 3) -> list[str]:
 
 
 def place(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Add axes to the figure and return the axes. The place is in pixels from the figure's top left corner."""
+    """Add axes to the figure and return the axes. The place is in pixels from the figure's top left
+    corner.
+    """
     across, down = figure.get_size_inches() * 72
-    axes = figure.add_axes((left / across, 1 - (top + height) / down, width / across, height / down))
+    axes = figure.add_axes(
+        (left / across, 1 - (top + height) / down, width / across, height / down)
+    )
     axes.set_facecolor("none")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -99,30 +110,49 @@ def place(figure: Figure, left: float, top: float, width: float, height: float) 
 
 
 def far_apart(values: Iterable[float]) -> bool:
-    """True if the values need a logarithmic axis: positive, the largest at least 10 times the smallest."""
+    """True if the values need a logarithmic axis: positive, the largest at least 10 times the
+    smallest.
+    """
     values = list(values)
     return min(values) > 0 and max(values) / min(values) >= 10
 
 
 def amount(value: float, unit: str) -> str:
-    """Return the label of a value on an axis. Durations and whole GiB have their unit, other values have none."""
+    """Return the label of a value on an axis. Durations and whole GiB have their unit, other values
+    have none.
+    """
     if unit in SECONDS:
         seconds = value * SECONDS[unit]
-        name = next((name for name in SECONDS if seconds >= SECONDS[name] * (1 - 1e-9)), "ns" if value else "s")
+        name = next(
+            (name for name in SECONDS if seconds >= SECONDS[name] * (1 - 1e-9)),
+            "ns" if value else "s",
+        )
         return f"{seconds / SECONDS[name]:,.3g} {name}"
     if unit == "MiB" and value >= 1024 and value % 1024 == 0:
         return f"{value / 1024:g} GiB"
     return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
 
 
-def round_marks(low: float, high: float, most: int = 5, **options: Any) -> tuple[list[float], list[str]]:
-    """Return (marks, labels) for an axis, with marks at round figures only. *options*: see MaxNLocator."""
-    marks = [float(mark) for mark in MaxNLocator(most, **options).tick_values(low, high) if low <= mark <= high]
+def round_marks(
+    low: float, high: float, most: int = 5, **options: Any
+) -> tuple[list[float], list[str]]:
+    """Return (marks, labels) for an axis, with marks at round figures only. *options*: see
+    MaxNLocator.
+    """
+    marks = [
+        float(mark)
+        for mark in MaxNLocator(most, **options).tick_values(low, high)
+        if low <= mark <= high
+    ]
     return marks, [f"{mark:,.5g}" for mark in marks]
 
 
-def log_marks(low: float, high: float, unit: str = "", most: int = 6) -> tuple[list[float], list[str]]:
-    """Return (marks, labels) for a logarithmic axis: `most` or fewer, at 1, 2 and 5 times powers of ten if they fit."""
+def log_marks(
+    low: float, high: float, unit: str = "", most: int = 6
+) -> tuple[list[float], list[str]]:
+    """Return (marks, labels) for a logarithmic axis: `most` or fewer, at 1, 2 and 5 times powers of
+    ten if they fit.
+    """
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for chosen in ((1, 2, 5), (1, 3), (1,)):
         marks = [m * 10.0**power for power in powers for m in chosen]
@@ -134,7 +164,9 @@ def log_marks(low: float, high: float, unit: str = "", most: int = 6) -> tuple[l
 
 
 def ratio_marks(low: float, high: float) -> list[float]:
-    """Return marks for a logarithmic axis of ratios: 1 and, if possible, two or more others, none near an end."""
+    """Return marks for a logarithmic axis of ratios: 1 and, if possible, two or more others, none
+    near an end.
+    """
     edge = (high / low) ** 0.05
     low, high = low * edge, high / edge
     if high / low <= 1.5:
@@ -157,7 +189,9 @@ def legend_height(entries: Legend) -> float:
 
 
 def draw_legend(axes: Axes, entries: Legend, left: float) -> None:
-    """Draw a legend below the axes and their labels, `left` pixels to the right of the axes' left end."""
+    """Draw a legend below the axes and their labels, `left` pixels to the right of the axes' left
+    end.
+    """
     if not entries:
         return
     box = axes.get_position()
@@ -177,5 +211,9 @@ def draw_legend(axes: Axes, entries: Legend, left: float) -> None:
 
 
 def hover(artist: Artist, text: str) -> None:
-    """Store a tooltip in the artist's id. ftbench.report.pictures.svg moves it into a title, which browsers show."""
-    artist.set_gid(json.dumps("\n".join(one_line(line) for line in text.split("\n"))[:HOVER_LETTERS]))
+    """Store a tooltip in the artist's id. ftbench.report.pictures.svg moves it into a title, which
+    browsers show.
+    """
+    artist.set_gid(
+        json.dumps("\n".join(one_line(line) for line in text.split("\n"))[:HOVER_LETTERS])
+    )

@@ -25,10 +25,13 @@ class Table:
 def _table(columns: Sequence[tuple[str, bool, Callable]], entries: Sequence) -> Table:
     """Return a table with a row for each entry.
 
-    A column is (heading, True if its cells are figures, function that returns the cell's text for an entry).
+    A column is (heading, True if its cells are figures, function that returns the cell's text for
+    an entry).
     """
     # Columns without any text are left out.
-    texts = [(title, number, [write(entry) for entry in entries]) for title, number, write in columns]
+    texts = [
+        (title, number, [write(entry) for entry in entries]) for title, number, write in columns
+    ]
     texts = [(title, number, cells) for title, number, cells in texts if any(cells)]
     return Table(
         tuple(title for title, _, _ in texts),
@@ -50,7 +53,9 @@ class Measured:
 
 
 def candidates(scenario: Scenario, metric: str) -> list[Measured]:
-    """Return a metric of each candidate that was in all rounds, sorted by case, configuration, variant and workers."""
+    """Return a metric of each candidate that was in all rounds, sorted by case, configuration,
+    variant and workers.
+    """
     cases, variants = ["", *(case.name for case in scenario.cases)], [*VARIANTS]
 
     def place(c: Candidate) -> tuple:
@@ -68,7 +73,11 @@ def measured(scenario: Scenario, metric: Metric) -> Table:
     write = metric.write
     return _table(
         [
-            (scenario.case_axis or "case", False, lambda m: run_words.case_title(scenario, m.candidate.case)),
+            (
+                scenario.case_axis or "case",
+                False,
+                lambda m: run_words.case_title(scenario, m.candidate.case),
+            ),
             ("candidate", False, lambda m: run_words.own_title(m.candidate)),
             (f"mean, {metric.unit}", True, lambda m: write(m.typical)),
             ("lowest", True, lambda m: write(m.low)),
@@ -83,7 +92,11 @@ def ratios(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> Tab
     """Return a table of comparisons with their ratios, intervals and verdicts."""
     return _table(
         [
-            (scenario.case_axis or "case", False, lambda c: run_words.case_title(scenario, c.numerator.case)),
+            (
+                scenario.case_axis or "case",
+                False,
+                lambda c: run_words.case_title(scenario, c.numerator.case),
+            ),
             ("comparison", False, lambda c: run_words.title_with_why(scenario, c)),
             ("ratio", True, lambda c: f"{verdict_words.figure(c.estimate.ratio)}x"),
             ("95% CI", True, verdict_words.interval),
@@ -104,7 +117,11 @@ def outcomes(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> T
     """Return a table of comparisons with their outcomes in words."""
     return _table(
         [
-            ("comparison", False, lambda c: run_words.title(scenario, c.numerator, c.denominator, with_case=True)),
+            (
+                "comparison",
+                False,
+                lambda c: run_words.title(scenario, c.numerator, c.denominator, with_case=True),
+            ),
             (f"{scenario.metric.noun} (95% confidence interval)", False, verdict_words.short),
         ],
         comparisons,

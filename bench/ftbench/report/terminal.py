@@ -52,15 +52,20 @@ def write(view: View) -> None:
 
 @contextlib.contextmanager
 def printed() -> Iterator[Console]:
-    """Context manager: yield a console, and at the end print on stdout what was written to the console."""
+    """Context manager: yield a console, and at the end print on stdout what was written to the
+    console.
+    """
     plain = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     # Only plain text is shown: rich must not interpret it.
-    console = Console(highlight=False, markup=False, emoji=False, width=PLAIN_WIDTH if plain else None)
+    console = Console(
+        highlight=False, markup=False, emoji=False, width=PLAIN_WIDTH if plain else None
+    )
     with console.capture() as captured:
         yield console
     text = captured.get()
     if not sys.stdout.isatty():
-        text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())  # rich pads the cells of tables
+        # rich pads the cells of tables
+        text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())
     sys.stdout.write(text)
     sys.stdout.flush()
 
@@ -127,12 +132,16 @@ def table(console: Console, title: str, content: tables.Table, chain: bool = Fal
         no_wrap = number if chain else not place
         grid.add_column(one_line(heading), justify="right" if number else "left", no_wrap=no_wrap)
     for row in content.rows:
-        grid.add_row(*map(one_line, row), style="bold" if chain and row is content.rows[-1] else None)
+        grid.add_row(
+            *map(one_line, row), style="bold" if chain and row is content.rows[-1] else None
+        )
     console.print(grid)
 
 
 def _blocks(console: Console, title: str, content: tables.Table) -> None:
-    """Print each row of a table as lines: its first cell, then all its figures, then each other cell."""
+    """Print each row of a table as lines: its first cell, then all its figures, then each other
+    cell.
+    """
     console.print(one_line(title), style="italic")
     for first, *cells in content.rows:
         console.print(one_line(first), style="bold")

@@ -14,11 +14,12 @@ from ftrun.configurations import CONFIGURATIONS
 
 # The most cases that a sentence tells.
 MOST_CASES = 5
-# The number of metrics that are ratios by themselves and get a sentence: the main one, and one more.
+# The number of metrics that are ratios by themselves and get a sentence: the main one, and one
+# more.
 TOLD = 2
 NOT_COMPARED = "gave other samples: not compared"
-# Differences up to this factor are given in percent, larger ones as factors; the far end of an interval in percent may
-# reach a little further, so that both ends are in percent.
+# Differences up to this factor are given in percent, larger ones as factors; the far end of an
+# interval in percent may reach a little further, so that both ends are in percent.
 MOST_PERCENT, MOST_PERCENT_END = 2.0, 3.0
 # Two rounds can give intervals over many powers of ten, whose digits say nothing.
 MOST_TIMES = 1000
@@ -43,7 +44,9 @@ def interval(comparison: Comparison) -> str:
 
 
 def change(ratio: float, most: float = MOST_PERCENT) -> str:
-    """Return how far a ratio is from 1, without direction: "57%", or "5.2 times" for more than a factor of *most*."""
+    """Return how far a ratio is from 1, without direction: "57%", or "5.2 times" for more than a
+    factor of *most*.
+    """
     far = max(ratio, 1 / ratio)
     if far > most:
         return f"{times(far)} times"
@@ -52,28 +55,38 @@ def change(ratio: float, most: float = MOST_PERCENT) -> str:
 
 
 def times(far: float) -> str:
-    """Format a factor of 1 or more with two or three digits: "1.04", "2.31", "5.2", "92", "more than 1,000"."""
+    """Format a factor of 1 or more with two or three digits: "1.04", "2.31", "5.2", "92", "more
+    than 1,000".
+    """
     if far >= MOST_TIMES:
         return f"more than {MOST_TIMES:,}"
     return f"{far:.2f}" if far < 3 else f"{far:.1f}" if far < 9.95 else f"{far:.0f}"
 
 
 def directed(metric: Metric, ratio: float) -> str:
-    """Return a ratio's distance from 1, with the direction: "57% faster", "14% less memory", "92 times later"."""
+    """Return a ratio's distance from 1, with the direction: "57% faster", "14% less memory", "92
+    times later".
+    """
     return f"{change(ratio)} {metric.above if ratio > 1 else metric.below}"
 
 
 def span(c: Change) -> str:
-    """Return how far an interval's ends are from 1, as `change` does for the ratio: "48% to 66%", "65 to 130"."""
+    """Return how far an interval's ends are from 1, as `change` does for the ratio: "48% to 66%",
+    "65 to 130".
+    """
     ends = [max(end, 1 / end) for end in (c.low, c.high) if end]
     if max(c.ratio, 1 / c.ratio) > MOST_PERCENT:
         return " to ".join(map(times, sorted(ends)))
-    near, far = sorted((c.low or c.ratio, c.high or c.ratio), key=lambda ratio: abs(math.log(ratio)))
+    near, far = sorted(
+        (c.low or c.ratio, c.high or c.ratio), key=lambda ratio: abs(math.log(ratio))
+    )
     return f"{change(near)} to {change(far, MOST_PERCENT_END)}"
 
 
 def outcome(metric: Metric, c: Change) -> str:
-    """Return a ratio's verdict in words: "57% faster (48% to 66%)", "between 23% slower and 92% faster"."""
+    """Return a ratio's verdict in words: "57% faster (48% to 66%)", "between 23% slower and 92%
+    faster".
+    """
     if c.verdict == Verdict.OTHER_SAMPLES:
         return NOT_COMPARED
     if c.verdict == Verdict.TOO_FEW or c.low is None or c.high is None:
@@ -89,31 +102,46 @@ def outcome(metric: Metric, c: Change) -> str:
 
 
 def short(comparison: Comparison) -> str:
-    """Return a comparison's verdict in the words of its metric: "57% faster (48% to 66%)"; see `outcome`."""
+    """Return a comparison's verdict in the words of its metric: "57% faster (48% to 66%)"; see
+    `outcome`.
+    """
     return outcome(METRICS[comparison.metric], comparison.estimate)
 
 
 def settles(scenario: Scenario, c: Change, metric: str = "") -> str | None:
-    """Return words for an undecided ratio, such as "5 more minutes would settle it"; None for any other ratio."""
+    """Return words for an undecided ratio, such as "5 more minutes would settle it"; None for any
+    other ratio.
+    """
     minutes = more_minutes(scenario, c, metric)
     if minutes == 0:
-        return f"in {run_words.rounds(scenario)}, differences below about {change(c.resolution or 1.0)} may be missed"
+        return (
+            f"in {run_words.rounds(scenario)}, differences below about "
+            f"{change(c.resolution or 1.0)} may be missed"
+        )
     return f"{run_words.count(minutes, 'more minute')} would settle it" if minutes else None
 
 
 def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
-    """Return a sentence on one comparison in one metric; `group` is the comparison in one case or in several cases."""
+    """Return a sentence on one comparison in one metric; `group` is the comparison in one case or
+    in several cases.
+    """
     first = group[0]
     a, b = first.numerator, first.denominator
     same_workers, same_case = a.workers == b.workers, a.case == b.case
-    before = f"With {run_words.each_with(scenario, a.workers)}, " if same_workers and a.workers else ""
+    before = (
+        f"With {run_words.each_with(scenario, a.workers)}, " if same_workers and a.workers else ""
+    )
     left, right = (
-        run_words.describe(scenario, candidate, with_workers=not same_workers, with_case=not same_case)
+        run_words.describe(
+            scenario, candidate, with_workers=not same_workers, with_case=not same_case
+        )
         for candidate in (a, b)
     )
     most = MOST_CASES if same_case else 1
     largest = sorted(group, key=lambda c: abs(math.log(c.estimate.ratio)), reverse=True)[:most]
-    figures, named_case = _figures(scenario, [c for c in group if c in largest], same_case, len(group) == 1)
+    figures, named_case = _figures(
+        scenario, [c for c in group if c in largest], same_case, len(group) == 1
+    )
     few = ""
     if same_case and len(largest) < len(group):
         few = f" (the largest differences of {len(group)})"
@@ -121,7 +149,9 @@ def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
     return run_words.capital(f"{before}{left} against {right}{separator}{'; '.join(figures)}{few}.")
 
 
-def _figures(scenario: Scenario, group: Sequence[Comparison], with_case: bool, alone: bool) -> tuple[list[str], bool]:
+def _figures(
+    scenario: Scenario, group: Sequence[Comparison], with_case: bool, alone: bool
+) -> tuple[list[str], bool]:
     """Return (verdicts in words, each with its case; True if the last has a case).
 
     If *alone*, the words say what would settle an undecided comparison.
@@ -143,8 +173,8 @@ def _figures(scenario: Scenario, group: Sequence[Comparison], with_case: bool, a
 def levels(scenario: AnalysedScenario) -> list[str]:
     """Return a sentence for each case and metric, with the mean of every candidate.
 
-    Only metrics that are themselves ratios, such as step_over_max, have sentences: those among the first TOLD metrics
-    of the scenario.
+    Only metrics that are themselves ratios, such as step_over_max, have sentences: those among the
+    first TOLD metrics of the scenario.
     """
     metrics = [METRICS[name] for name in scenario.metrics[:TOLD]]
     cases = dict.fromkeys(candidate.case for candidate in scenario.whole)
@@ -170,23 +200,33 @@ def _level(scenario: AnalysedScenario, case: str, metric: Metric) -> str:
 
 
 def answer(scenario: AnalysedScenario) -> list[str]:
-    """Return sentences that answer the scenario's question: on its main metric, and on others (Metric.answers)."""
+    """Return sentences that answer the scenario's question: on its main metric, and on others
+    (Metric.answers).
+    """
     metrics = [name for name in scenario.metrics[1:] if METRICS[name].answers]
     main = levels(scenario)[:1] or _compared(scenario, scenario.metrics[0])
     return [*main, *(sentence for name in metrics for sentence in _compared(scenario, name))]
 
 
 def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
-    """Return sentences on the first comparison in *metric* and on each other "headline", in all their cases."""
+    """Return sentences on the first comparison in *metric* and on each other "headline", in all
+    their cases.
+    """
     groups: dict[tuple, list[Comparison]] = {}
     for c in scenario.principal(metric):
         groups.setdefault((*c.sides, c.numerator.workers, c.denominator.workers), []).append(c)
     first = [*groups][:1]
-    return [conclusion(scenario, group) for sides, group in groups.items() if sides in first or sides[0] == "headline"]
+    return [
+        conclusion(scenario, group)
+        for sides, group in groups.items()
+        if sides in first or sides[0] == "headline"
+    ]
 
 
 def last_against_first(run: Analysis, fall: Waterfall) -> str:
-    """Return the last and the first candidate of a waterfall: "threads without the GIL against torch's DataLoader"."""
+    """Return the last and the first candidate of a waterfall: "threads without the GIL against
+    torch's DataLoader".
+    """
     return " against ".join(_ends(run, fall))
 
 
@@ -196,15 +236,23 @@ def _ends(run: Analysis, fall: Waterfall) -> tuple[str, str]:
     against = "torch's DataLoader with processes"
     if start.variant != TODAY:
         against = run_words.describe(scenario, start, with_case=False)
-    return f"threads {CONFIGURATIONS[scenario.candidate(fall.steps[-1].candidate).config].phrase}", against
+    return (
+        f"threads {CONFIGURATIONS[scenario.candidate(fall.steps[-1].candidate).config].phrase}",
+        against,
+    )
 
 
 def sentence(run: Analysis, fall: Waterfall) -> str:
-    """Return a sentence with a waterfall's total effect. If the last step only removes the GIL, add its effect."""
+    """Return a sentence with a waterfall's total effect. If the last step only removes the GIL, add
+    its effect.
+    """
     about, last = METRICS["throughput"], fall.steps[-1]
     last_candidate, against = _ends(run, fall)
     if fall.total.verdict == Verdict.OTHER_SAMPLES:
-        return f"{fall.workload}: {last_candidate} gave other samples than {against}, so their speeds are not compared."
+        return (
+            f"{fall.workload}: {last_candidate} gave other samples than {against}, so their "
+            f"speeds are not compared."
+        )
     text = (
         f"{fall.workload}: {last_candidate} against {against}: {outcome(about, fall.total)}, "
         f"{about.write(fall.end)} against {about.write(fall.start.value)} samples/s"

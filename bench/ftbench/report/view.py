@@ -1,4 +1,6 @@
-"""The view of a run: all that its outputs show, in words, tables and charts. Outputs read nothing else."""
+"""The view of a run: all that its outputs show, in words, tables and charts. Outputs read nothing
+else.
+"""
 
 import json
 from dataclasses import dataclass
@@ -7,7 +9,16 @@ from pathlib import Path
 from ftbench.document.convert import as_json
 from ftbench.document.environment import Twin
 from ftbench.document.model import Results, Round, Waterfall
-from ftbench.report import advice, charts, commands, run_words, safety, tables, verdict_words, waterfalls
+from ftbench.report import (
+    advice,
+    charts,
+    commands,
+    run_words,
+    safety,
+    tables,
+    verdict_words,
+    waterfalls,
+)
 from ftbench.report.advice import Opening
 from ftbench.report.draw import Chart
 from ftbench.report.tables import Table
@@ -115,7 +126,9 @@ class View:
         return [scenario for scenario in self.scenarios if not scenario.has_waterfall]
 
 
-def view(run: Analysis, where: Path = Path(), page: Path | None = None, detailed: bool = False) -> View:
+def view(
+    run: Analysis, where: Path = Path(), page: Path | None = None, detailed: bool = False
+) -> View:
     """Return the view of a run. *where* is the directory of the run's results.json."""
     results = run.results
     environment = results.environment

@@ -25,8 +25,11 @@ def chart(run: Analysis, fall: Waterfall) -> Chart:
     return drawn(run_words.slug(fall.workload), title, fall, dot, dots)
 
 
-def drawn(name: str, title: str, fall: Waterfall, dot: str, dots: Sequence[Sequence[float]]) -> Chart:
-    """Return a waterfall's chart: bars for the start, each step (from old to new value) and the total.
+def drawn(
+    name: str, title: str, fall: Waterfall, dot: str, dots: Sequence[Sequence[float]]
+) -> Chart:
+    """Return a waterfall's chart: bars for the start, each step (from old to new value) and the
+    total.
 
     *dot* says what each dot on a bar stands for, such as "process" or "machine".
     *dots*: the throughputs of each candidate of the chain.
@@ -45,7 +48,8 @@ def drawn(name: str, title: str, fall: Waterfall, dot: str, dots: Sequence[Seque
     return Chart(
         f"waterfall-{name}",
         run_words.capital(title),
-        "Each bar is one change, from what was before it to what came after; in brackets its 95% confidence interval. "
+        "Each bar is one change, from what was before it to what came after; in brackets its "
+        "95% confidence interval. "
         f"Dots: one {dot} each.",
         Rows([("", rows)], "samples/s"),
         Table(head, tuple(cells), frozenset({1, 2})),
@@ -84,7 +88,9 @@ def _with_change(row: Row, cells: tuple[str, ...]) -> Row:
 
 
 def notes(run: Analysis, fall: Waterfall) -> list[str]:
-    """Return the sentences below a waterfall's chart, on first and last candidate, undecided steps, missing parts."""
+    """Return the sentences below a waterfall's chart, on first and last candidate, undecided steps,
+    missing parts.
+    """
     scenario = run.scenario(fall.scenario)
     sentences = [_from_first_to_last(fall)]
     changes = [*((step.name, step) for step in fall.steps), ("in all", fall.total)]
@@ -97,13 +103,18 @@ def notes(run: Analysis, fall: Waterfall) -> list[str]:
 
 def _from_first_to_last(fall: Waterfall) -> str:
     cpu, metric = fall.cpu_per_1000, METRICS[CPU]
-    text = f"CPU time for 1,000 samples {metric.write(cpu.start.value)} s to {metric.write(cpu.end)} s"
+    text = (
+        f"CPU time for 1,000 samples {metric.write(cpu.start.value)} s to {metric.write(cpu.end)} s"
+    )
     if cpu.total.verdict != Verdict.OTHER_SAMPLES:
         text += f", {verdict_words.outcome(metric, cpu.total)}"
     parts = [text]
     for name, (start, end) in fall.ends.items():
         metric = METRICS[name]
-        parts.append(f"{metric.noun} {metric.write(start)} {metric.unit} to {metric.write(end)} {metric.unit}")
+        parts.append(
+            f"{metric.noun} {metric.write(start)} {metric.unit} to {metric.write(end)} "
+            f"{metric.unit}"
+        )
     return f"From first to last: {'; '.join(parts)}."
 
 

@@ -22,12 +22,16 @@ class Budget:
     options: Options
     display: Display
     left: Callable[[], float] | None
-    """Function that returns the seconds left of a budget that must not be exceeded; None if there is no such budget."""
+    """Function that returns the seconds left of a budget that must not be exceeded; None if there
+    is no such budget.
+    """
 
     def limit(self, processes: int, cpus: int) -> float:
-        """Return the time (time.monotonic()) at which the budget is over; infinity if it may be exceeded.
+        """Return the time (time.monotonic()) at which the budget is over; infinity if it may be
+        exceeded.
 
-        Raises BudgetTooShort if fewer than *processes* processes, each with its ranks, could be started by then.
+        Raises BudgetTooShort if fewer than *processes* processes, each with its ranks, could be
+        started by then.
         """
         if not self.left:
             return math.inf
@@ -38,8 +42,10 @@ class Budget:
         if left < least:
             with_ranks = f", each with {ranks} ranks" if ranks > 1 else ""
             raise BudgetTooShort(
-                f"--budget {self.options.budget:g} is too short for the {processes} processes that a verdict needs"
-                f"{with_ranks}: they need {math.ceil(self.options.budget - left + least)} s at the very least. Give "
+                f"--budget {self.options.budget:g} is too short for the {processes} processes "
+                f"that a verdict needs"
+                f"{with_ranks}: they need {math.ceil(self.options.budget - left + least)} s at "
+                f"the very least. Give "
                 f"more ({self._usual:.0f} is usual), or a number of --rounds"
             )
         return time.monotonic() + left
@@ -49,26 +55,38 @@ class Budget:
         return self.scenario.share(self.options.quick)
 
     def check(self, rounds: int, seconds: float, share: float) -> None:
-        """Raise BudgetTooShort if *rounds* rounds of *seconds* each would take longer than the rest of the budget.
+        """Raise BudgetTooShort if *rounds* rounds of *seconds* each would take longer than the rest
+        of the budget.
 
-        Without a budget that must not be exceeded, only print a note if the rounds are expected to take much longer
-        than *share* (s).
+        Without a budget that must not be exceeded, only print a note if the rounds are expected to
+        take much longer than *share* (s).
         """
         if self.left:
             left = self.left()
             if rounds * seconds > left:
                 raise BudgetTooShort(
-                    f"{rounds} rounds need about {rounds * seconds:.0f} s, and {max(0.0, left):.0f} s are left of "
+                    f"{rounds} rounds need about {rounds * seconds:.0f} s, and "
+                    f"{max(0.0, left):.0f} s are left of "
                     f"--budget {self.options.budget:g}: give more, or a number of --rounds"
                 )
             return
         over = rounds * seconds - share
         if self.options.rounds is None and over > 0.2 * self._usual:
-            why = f"as {rounds} rounds, the fewest for a verdict, need {rounds * seconds / 60:.0f} min here"
-            self.display.note(f"{self.scenario.name} takes about {over / 60:.0f} min longer than listed, {why}")
+            why = (
+                f"as {rounds} rounds, the fewest for a verdict, need "
+                f"{rounds * seconds / 60:.0f} min here"
+            )
+            self.display.note(
+                f"{self.scenario.name} takes about {over / 60:.0f} min longer than listed, {why}"
+            )
 
     def warn_of_few_rounds(self, finished: int, fewest: int) -> None:
-        """Warn if the budget was over before the fewest rounds that a verdict needs were finished."""
+        """Warn if the budget was over before the fewest rounds that a verdict needs were
+        finished.
+        """
         if self.options.rounds is None and finished < fewest:
             few = f"{finished} of the {fewest} rounds that a verdict needs"
-            self.display.warn(f"{self.scenario.name}: --budget {self.options.budget:g} is over after {few}: give more")
+            self.display.warn(
+                f"{self.scenario.name}: --budget {self.options.budget:g} is over after {few}: "
+                f"give more"
+            )

@@ -1,6 +1,8 @@
-"""The rounds of a scenario. In each round, every candidate has one trial, and the trials take turns in random order.
+"""The rounds of a scenario. In each round, every candidate has one trial, and the trials take turns
+in random order.
 
-Rounds continue until one more would exceed the budget. The controller checks that all trials load the same samples.
+Rounds continue until one more would exceed the budget. The controller checks that all trials load
+the same samples.
 """
 
 import contextlib
@@ -45,7 +47,9 @@ Ranked = Sequence[tuple[int, Candidate]]
 
 
 class WorkDiffers(Exception):
-    """Raised if two candidates load different samples, so that comparing them would mean nothing."""
+    """Raised if two candidates load different samples, so that comparing them would mean
+    nothing.
+    """
 
 
 class Unavailable(Exception):
@@ -53,20 +57,30 @@ class Unavailable(Exception):
 
 
 def check_same_work(checksums: dict[str, tuple[str, int]], title: str, result: Mapping) -> None:
-    """Compare a trial's checksums with `checksums` of earlier trials, and add new ones; may raise WorkDiffers."""
-    for name, checksum in by_batch(result["first_batch"], result["rows"], len(result.get("turn_seconds", ()))).items():
+    """Compare a trial's checksums with `checksums` of earlier trials, and add new ones; may raise
+    WorkDiffers.
+    """
+    for name, checksum in by_batch(
+        result["first_batch"], result["rows"], len(result.get("turn_seconds", ()))
+    ).items():
         first_title, expected = checksums.setdefault(name, (title, checksum))
         if checksum != expected:
             raise WorkDiffers(
                 f"{title} and {first_title} gave different samples "
-                f"({name}: CRC-32 {checksum:08x} and {expected:08x}). If the files did not change, this is a defect in "
-                "a decoder or loader: please report it with both twins' descriptions (./twins info --json)."
+                f"({name}: CRC-32 {checksum:08x} and {expected:08x}). If the files did not "
+                f"change, this is a defect in "
+                "a decoder or loader: please report it with both twins' descriptions (./twins "
+                "info --json)."
             )
 
 
 def failures(failed: Mapping[Candidate, Failure]) -> str:
-    """Return one line with the failed trials and the reason for each failure, for messages during the run."""
-    return "; ".join(f"the trial of {c.title} failed: {failure.reason}" for c, failure in failed.items())
+    """Return one line with the failed trials and the reason for each failure, for messages during
+    the run.
+    """
+    return "; ".join(
+        f"the trial of {c.title} failed: {failure.reason}" for c, failure in failed.items()
+    )
 
 
 @dataclass
@@ -80,9 +94,13 @@ class Controller:
     seed: int
     fewest: int = FEWEST_ROUNDS
     limit: float = math.inf
-    """Time (time.monotonic()) after which no round begins, even if there are fewer than `fewest`."""
+    """Time (time.monotonic()) after which no round begins, even if there are fewer than
+    `fewest`.
+    """
     seen: dict[str, dict[str, tuple[str, int]]] = field(default_factory=dict, init=False)
-    """{case: {batch name: (title of the first candidate that loaded the batch, checksum of the batch)}}"""
+    """{case: {batch name: (title of the first candidate that loaded the batch, checksum of the
+    batch)}}
+    """
     notes: dict[str, None] = field(default_factory=dict, init=False)
     """Notes of the trials, each once, in the order in which they came."""
     differences: list[str] = field(default_factory=list, init=False)
@@ -90,7 +108,9 @@ class Controller:
     failed: dict[Candidate, Failure] = field(default_factory=dict, init=False)
     """Candidates that failed and are left out from then on, with their failures."""
     repeated: dict[Candidate, Failure] = field(default_factory=dict, init=False)
-    """Failures of trials that were run again in the same round. This happens at most once for each candidate."""
+    """Failures of trials that were run again in the same round. This happens at most once for each
+    candidate.
+    """
 
     def __post_init__(self) -> None:
         self._order = random.Random(self.seed)
@@ -101,7 +121,9 @@ class Controller:
         return self.twins[TWIN[candidate.config]].start(request)
 
     def _checked(self, candidate: Candidate, result: dict) -> dict[Candidate, Trial]:
-        """Check a trial's result, and return a Trial for each of its cases; raises Unavailable or WorkDiffers."""
+        """Check a trial's result, and return a Trial for each of its cases; raises Unavailable or
+        WorkDiffers.
+        """
         if "unavailable" in result:
             raise Unavailable(result["unavailable"])
         trials = {}
@@ -118,10 +140,13 @@ class Controller:
             trials[c] = from_json(Trial, {"candidate": c.key, **case_result})
         return trials
 
-    def _measure_group(self, group: Sequence[Candidate], trials: dict[Candidate, Trial]) -> dict[Candidate, float]:
+    def _measure_group(
+        self, group: Sequence[Candidate], trials: dict[Candidate, Trial]
+    ) -> dict[Candidate, float]:
         """Run a trial of each candidate, in turns, and add the results to `trials`.
 
-        Return the seconds that each trial added to the run: its warm-up, its turns and its part of the imports.
+        Return the seconds that each trial added to the run: its warm-up, its turns and its part of
+        the imports.
         """
         with contextlib.ExitStack() as stack:
             begun = time.monotonic()
@@ -144,8 +169,12 @@ class Controller:
                         trials |= self._checked(candidate, result)
         return seconds
 
-    def _started(self, group: Sequence[Candidate], stack: contextlib.ExitStack) -> dict[Candidate, endpoints.Trial]:
-        """Start a trial of each candidate, and wait for their imports; *stack* closes the trials."""
+    def _started(
+        self, group: Sequence[Candidate], stack: contextlib.ExitStack
+    ) -> dict[Candidate, endpoints.Trial]:
+        """Start a trial of each candidate, and wait for their imports; *stack* closes the
+        trials.
+        """
         started: dict[Candidate, endpoints.Trial] = {}
         # All trials import at the same time, before anything is measured.
         for candidate in group:
@@ -157,19 +186,25 @@ class Controller:
         return started
 
     def _try[T](self, candidate: Candidate, act: Callable[[], T]) -> T | None:
-        """Return the result of act(). If it raises TrialFailed, add the failure to `failed`, and return None."""
+        """Return the result of act(). If it raises TrialFailed, add the failure to `failed`, and
+        return None.
+        """
         try:
             return act()
         except TrialFailed as error:
             failure = Failure("hung" if error.hung else "failed", candidate.key, error.why)
-            # The output of the first try has been shown, so a second one that fails alike gets one line.
+            # The output of the first try has been shown, so a second one that fails alike gets one
+            # line.
             is_known = self.repeated.get(candidate) == failure
-            self.display.note(f"the trial of {candidate.title} failed: {error.why if is_known else error}")
+            self.display.note(
+                f"the trial of {candidate.title} failed: {error.why if is_known else error}"
+            )
             self.failed[candidate] = failure
             return None
 
     def _again(self, group: Iterable[Candidate]) -> list[Candidate]:
-        """Return the failed candidates of the group that get a second try; move their failures to `repeated`.
+        """Return the failed candidates of the group that get a second try; move their failures to
+        `repeated`.
 
         Only a first failure gets a second try, and a trial that hung gets none.
         """
@@ -180,17 +215,21 @@ class Controller:
         return second_tries
 
     def warm_up(self, candidates: Sequence[Candidate]) -> Costs:
-        """Run uncounted trials in each twin until one succeeds; return the times (Costs) of a trial's parts.
+        """Run uncounted trials in each twin until one succeeds; return the times (Costs) of a
+        trial's parts.
 
-        These trials fill the page cache, and show early that each twin works. The returned time of a turn is the mean
-        over the twins. The times of imports and of the warm-up are the shortest of any twin, since longer ones include
-        waits for the disk. Raises BudgetTooShort once `limit` has passed.
+        These trials fill the page cache, and show early that each twin works. The returned time of
+        a turn is the mean over the twins. The times of imports and of the warm-up are the shortest
+        of any twin, since longer ones include waits for the disk. Raises BudgetTooShort once
+        `limit` has passed.
         """
         costs: list[Costs] = []
         hung: set[bool] = set()
         for twin in dict.fromkeys(TWIN[candidate.config] for candidate in candidates):
             if time.monotonic() > self.limit:
-                raise BudgetTooShort("--budget is over before the first round: give more, or a number of --rounds")
+                raise BudgetTooShort(
+                    "--budget is over before the first round: give more, or a number of --rounds"
+                )
             in_twin = [candidate for candidate in candidates if TWIN[candidate.config] == twin]
             if twin_costs := self._warm_up_twin(in_twin, hung, bool(costs)):
                 costs.append(twin_costs)
@@ -199,11 +238,15 @@ class Controller:
         imports, warm_up = min(c.imports for c in costs), min(c.warm_up for c in costs)
         return Costs(imports, warm_up, fmean(c.turn for c in costs))
 
-    def _warm_up_twin(self, candidates: Sequence[Candidate], hung: set[bool], any_succeeded: bool) -> Costs | None:
-        """Try a twin's candidates, those with the most workers first; return the Costs of the first that succeeds.
+    def _warm_up_twin(
+        self, candidates: Sequence[Candidate], hung: set[bool], any_succeeded: bool
+    ) -> Costs | None:
+        """Try a twin's candidates, those with the most workers first; return the Costs of the first
+        that succeeds.
 
-        *hung*: whether processes (True) or threads (False) hung so far, in any twin. A kind that hung is skipped until
-        a candidate has succeeded in some twin. Adds to *hung*. Returns None if none succeeds.
+        *hung*: whether processes (True) or threads (False) hung so far, in any twin. A kind that
+        hung is skipped until a candidate has succeeded in some twin. Adds to *hung*. Returns None
+        if none succeeds.
         """
         for candidate in sorted(candidates, key=lambda c: -c.workers):
             processes = VARIANTS[candidate.variant].processes
@@ -234,9 +277,11 @@ class Controller:
     def plan(
         self, ranked: Ranked, costs: Costs, seconds: float, cpus: int, everybody: bool = False
     ) -> tuple[list[tuple[int, Candidate]], list[Candidate], float]:
-        """Choose candidates: all if *everybody*, else those whose rounds fit into `seconds`. Set the turns per trial.
+        """Choose candidates: all if *everybody*, else those whose rounds fit into `seconds`. Set
+        the turns per trial.
 
-        Return ([(drop rank, kept candidate), ...], [dropped candidate, ...], expected seconds of a trial).
+        Return ([(drop rank, kept candidate), ...], [dropped candidate, ...], expected seconds of a
+        trial).
         """
         at_once = min(cpus, len(ranked)) if self.work.takes_turns else 1
         trial_seconds = costs.trial(USUAL_TURNS if self.work.takes_turns else 1, at_once) * CAUTION
@@ -257,16 +302,20 @@ class Controller:
         most: int | None,
         enough: Callable[[], bool] = lambda: False,
     ) -> Iterator[Round]:
-        """Run rounds of the ranked candidates (ComparisonPlan.ranked), and yield each finished round.
+        """Run rounds of the ranked candidates (ComparisonPlan.ranked), and yield each finished
+        round.
 
-        If `most` is a number, `most` rounds are run. If it is None, at least `fewest` rounds are run, then more until
-        `enough()` is true or the next one would end after `deadline` (time.monotonic()). If the time is too short for
-        `fewest` rounds, candidates of the highest drop ranks are left out. Fewer rounds are run only if the next one
-        would end after `limit`. Raises TrialFailed if no candidate is left, and Interrupted, WorkDiffers, Unavailable,
+        If `most` is a number, `most` rounds are run. If it is None, at least `fewest` rounds are
+        run, then more until `enough()` is true or the next one would end after `deadline`
+        (time.monotonic()). If the time is too short for `fewest` rounds, candidates of the highest
+        drop ranks are left out. Fewer rounds are run only if the next one would end after `limit`.
+        Raises TrialFailed if no candidate is left, and Interrupted, WorkDiffers, Unavailable,
         TwinError.
         """
         fewest = self.fewest if most is None else most
-        able = sorted(((rank, c) for rank, c in ranked if c not in self.failed), key=lambda pair: pair[0])
+        able = sorted(
+            ((rank, c) for rank, c in ranked if c not in self.failed), key=lambda pair: pair[0]
+        )
         pace = Pace(able, trial_seconds, fewest, most, deadline, self.limit)
         while pace.has_time(begin := time.monotonic()):
             if pace.has_fewest() and enough():
@@ -283,7 +332,9 @@ class Controller:
             self.display.round_done(pace.number, pace.number + to_come, finished.seconds, left)
             yield finished
 
-    def _round(self, number: int, candidates: list[Candidate]) -> tuple[Round, dict[Candidate, float]]:
+    def _round(
+        self, number: int, candidates: list[Candidate]
+    ) -> tuple[Round, dict[Candidate, float]]:
         """Run a trial of every candidate; raises TrialFailed if all fail.
 
         Return the round, and the seconds that each trial added to the run (see `_measure_group`).
@@ -314,9 +365,11 @@ class Controller:
 def choose(
     ranked: Ranked, seconds: float, trial_seconds: float, fewest: int = FEWEST_ROUNDS
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Return (kept, dropped). Drops the highest drop ranks until PLANNED_ROUNDS rounds fit into `seconds`.
+    """Return (kept, dropped). Drops the highest drop ranks until PLANNED_ROUNDS rounds fit into
+    `seconds`.
 
-    Drops essential candidates (drop rank up to ESSENTIAL) only as far as necessary for `fewest` rounds to fit.
+    Drops essential candidates (drop rank up to ESSENTIAL) only as far as necessary for `fewest`
+    rounds to fit.
     """
     kept, given_up = reduce(ranked, int(seconds / (max(PLANNED_ROUNDS, fewest) * trial_seconds)))
     essential = [pair for pair in ranked if pair[0] <= ESSENTIAL]

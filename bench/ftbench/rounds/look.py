@@ -1,4 +1,6 @@
-"""The look at a user-supplied dataset (--dataset): a first trial in every twin, and the search for a failing sample."""
+"""The look at a user-supplied dataset (--dataset): a first trial in every twin, and the search for
+a failing sample.
+"""
 
 import contextlib
 from collections.abc import Iterable
@@ -46,13 +48,17 @@ class Looker:
         return self.scenario.case("").parameters["target"]
 
     def look(self) -> Look:
-        """Time some samples in every twin, to set the amount of work in a turn. Raises TrialFailed."""
+        """Time some samples in every twin, to set the amount of work in a turn. Raises
+        TrialFailed.
+        """
         configs, looks = self._looks(self._first_samples(own.LOOK, own.LOOKED_AT))
         repeats = all(look["repeats"] for look in looks)
         if not repeats:
             self.display.warn(
-                f"{self._target} gives another sample for the same index each time (random augmentation?), so it "
-                f"cannot be checked that all candidates load the same; {host.audit(self._target)} looks for races"
+                f"{self._target} gives another sample for the same index each time (random "
+                f"augmentation?), so it "
+                f"cannot be checked that all candidates load the same; "
+                f"{host.audit(self._target)} looks for races"
             )
         unsendable = next((look["unsendable"] for look in looks if look["unsendable"]), "")
         if unsendable:
@@ -62,7 +68,9 @@ class Looker:
         return Look(scenario, configs, repeats, not unsendable, reached)
 
     def _sized(self, looks: list[dict]) -> tuple[Scenario, int]:
-        """Return (the scenario with its amounts of work, the number of samples that a trial loads)."""
+        """Return (the scenario with its amounts of work, the number of samples that a trial
+        loads).
+        """
         seconds = max(look["seconds"] for look in looks)
         opening = max(look["opening"] for look in looks)
         ranks = self.options.ranks or 1
@@ -72,7 +80,8 @@ class Looker:
         length = min(look["length"] for look in looks)
         if length < turn:
             self.display.warn(
-                f"{self._target} has {length} of the {turn} samples that a turn loads: the same ones are loaded again, "
+                f"{self._target} has {length} of the {turn} samples that a turn loads: the "
+                f"same ones are loaded again, "
                 "and files among them come from memory"
             )
         # The most that a trial does before it waits: it opens the dataset, warms up and has a turn.
@@ -89,7 +98,8 @@ class Looker:
         return scenario, min(length, samples * ranks)
 
     def _looks(self, task: Task) -> tuple[list[str], list[dict]]:
-        """Return (configurations of the twins that can load the dataset, the result of own.look in each of them).
+        """Return (configurations of the twins that can load the dataset, the result of own.look in
+        each of them).
 
         Raises TrialFailed if no twin can.
         """
@@ -111,7 +121,8 @@ class Looker:
         return [config for config in self.options.configs if TWIN[config] not in failed], looks
 
     def search(self, failed: Iterable[Candidate], reached: int) -> str:
-        """Return which of the first *reached* samples fails without workers, after trials with workers have failed.
+        """Return which of the first *reached* samples fails without workers, after trials with
+        workers have failed.
 
         A trial cannot tell: its process has ended at once or hangs, or a worker process has.
         """
@@ -124,7 +135,9 @@ class Looker:
         return f"without workers, all {reached} samples load"
 
     def _first_samples(self, scenario: Scenario, samples: int) -> Task:
-        """Return the task of *scenario* (own.LOOK, own.SEARCH): the first *samples* of --dataset, without workers."""
+        """Return the task of *scenario* (own.LOOK, own.SEARCH): the first *samples* of --dataset,
+        without workers.
+        """
         parameters = self.scenario.case("").parameters
         return Task(scenario, [], "serial", 0, samples, 2, 1, PREFETCH_FACTOR, "", parameters)
 

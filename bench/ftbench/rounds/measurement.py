@@ -1,4 +1,6 @@
-"""One scenario of a run: its candidates, their numbers of workers and batch sizes, and its rounds."""
+"""One scenario of a run: its candidates, their numbers of workers and batch sizes, and its
+rounds.
+"""
 
 import functools
 import secrets
@@ -53,12 +55,16 @@ class Measurement:
     twins: Twins
     display: Display
     left: Callable[[], float] | None = None
-    """Function that returns the seconds left of a budget that must not be exceeded; None if there is no such budget."""
+    """Function that returns the seconds left of a budget that must not be exceeded; None if there
+    is no such budget.
+    """
 
     def __post_init__(self) -> None:
         self._ranks = self.options.ranks or 1
         self._look: Look | None = None
-        """Findings about a user-supplied dataset; None before `look`, and for all other scenarios."""
+        """Findings about a user-supplied dataset; None before `look`, and for all other
+        scenarios.
+        """
 
     @property
     def _cpus(self) -> int:
@@ -73,21 +79,27 @@ class Measurement:
         self.display.skip(f"{self.scenario.name}: {part}", why)
 
     def look(self) -> None:
-        """Time some user-supplied samples in every twin, to set the amount of work in a turn. Raises TrialFailed."""
+        """Time some user-supplied samples in every twin, to set the amount of work in a turn.
+        Raises TrialFailed.
+        """
         self._look = Looker(self.scenario, self.options, self.twins, self.display).look()
         self.scenario = self._look.scenario
 
     def rounds(
         self, sources: Sources, interruption: Interruption, share: Callable[[], float]
     ) -> Iterator[model.Scenario]:
-        """Measure the scenario; yield its record after every round. Yield nothing if no candidate can be measured here.
+        """Measure the scenario; yield its record after every round. Yield nothing if no candidate
+        can be measured here.
 
-        `share` returns the seconds for the rounds; it is called after the warm-up. Raises sizing.DoesNotFit, exceptions
-        of Controller.rounds, and TrialFailed after the last round if some candidates could not be measured.
+        `share` returns the seconds for the rounds; it is called after the warm-up. Raises
+        sizing.DoesNotFit, exceptions of Controller.rounds, and TrialFailed after the last round if
+        some candidates could not be measured.
         """
         if self.scenario.name == OWN:
             minutes = own.LOOK.patience / 60
-            self.display.note(f"loading some {self.scenario.description} (at most {minutes:.0f} minutes a twin)")
+            self.display.note(
+                f"loading some {self.scenario.description} (at most {minutes:.0f} minutes a twin)"
+            )
             self.look()
         ranked: Ranked = self.ranked()
         if not ranked:
@@ -102,22 +114,30 @@ class Measurement:
             if not self._look:
                 raise
             looker = Looker(self.scenario, self.options, self.twins, self.display)
-            raise TrialFailed(f"{error}; {looker.search(controller.failed, self._look.reached)}") from error
+            raise TrialFailed(
+                f"{error}; {looker.search(controller.failed, self._look.reached)}"
+            ) from error
 
     def _gathered(self, ranked: Ranked, sources: Sources) -> tuple[Work, Ranked]:
-        """Return the Work of the trials, and the ranked candidates that fit into memory, one for each trial."""
+        """Return the Work of the trials, and the ranked candidates that fit into memory, one for
+        each trial.
+        """
         work, fitting = self.work([c for _, c in ranked], sources)
         return work, work.gather([(rank, c) for rank, c in ranked if c in fitting])
 
     def _controller(self, work: Work, ranked: Ranked, interruption: Interruption) -> Controller:
-        """Return the runner of the trials; raises BudgetTooShort if the most important ones could not be started."""
+        """Return the runner of the trials; raises BudgetTooShort if the most important ones could
+        not be started.
+        """
         # A quick run has three rounds, whatever number a full run has.
         least = 0 if self.options.quick else self.scenario.repeats
         fewest = max(statistics.FEWEST_ROUNDS, least)
         essential = sum(rank == 0 for rank, _ in ranked)
         limit = self._budget.limit(fewest * essential, self.twins.usable_cpus())
         seed = secrets.randbits(32)
-        return Controller(work, self.twins.endpoints, self.display, interruption, seed, fewest, limit)
+        return Controller(
+            work, self.twins.endpoints, self.display, interruption, seed, fewest, limit
+        )
 
     def _rounds(
         self, controller: Controller, ranked: Ranked, cases: set[str], share: Callable[[], float]
@@ -127,10 +147,14 @@ class Measurement:
         candidates = controller.work.measured(c for _, c in schedule.ranked)
         entry = self._record(controller, candidates)
         repeats = self._look is None or self._look.repeats
-        recorder = Recorder(self.scenario, entry, controller, self.display, cases, self.options.budget, repeats)
+        recorder = Recorder(
+            self.scenario, entry, controller, self.display, cases, self.options.budget, repeats
+        )
         enough = functools.partial(precise, entry, self.options.precision)
         most = self.options.rounds
-        for finished in controller.rounds(schedule.ranked, schedule.deadline, schedule.trial_seconds, most, enough):
+        for finished in controller.rounds(
+            schedule.ranked, schedule.deadline, schedule.trial_seconds, most, enough
+        ):
             recorder.add(finished)
             yield entry
         self._budget.warn_of_few_rounds(len(entry.rounds), controller.fewest)
@@ -141,12 +165,16 @@ class Measurement:
     def _schedule(
         self, controller: Controller, ranked: Ranked, cases: set[str], share: Callable[[], float]
     ) -> Schedule:
-        """Warm up, then choose the candidates whose rounds fit into the time; record the others as skipped."""
+        """Warm up, then choose the candidates whose rounds fit into the time; record the others as
+        skipped.
+        """
         costs = controller.warm_up([c for _, c in ranked])
         seconds = share()
         deadline = time.monotonic() + seconds
         everybody = self.options.rounds is not None
-        kept, dropped, trial_seconds = controller.plan(ranked, costs, seconds, self._cpus, everybody)
+        kept, dropped, trial_seconds = controller.plan(
+            ranked, costs, seconds, self._cpus, everybody
+        )
         self._budget.check(controller.fewest, len(kept) * trial_seconds, seconds)
         if dropped:
             fit = f"fit into {self.options.budget:.0f} s"
@@ -174,7 +202,9 @@ class Measurement:
         )
 
     def ranked(self) -> list[tuple[int, Candidate]]:
-        """Return (drop rank, candidate) for the candidates that the twins can measure; record the others as skipped."""
+        """Return (drop rank, candidate) for the candidates that the twins can measure; record the
+        others as skipped.
+        """
         configs = self._look.configs if self._look else self.options.configs
         processes = self._look is None or self._look.processes
         lacking: dict[str, list[Candidate]] = {}
@@ -195,24 +225,38 @@ class Measurement:
         if requested and max(requested) > max(WORKERS_PER_CPU * self._cpus, *usual):
             workers, cpus = max(requested) * self._ranks, self.twins.usable_cpus()
             self.display.warn(
-                f"{self.scenario.name}: {workers} workers share {cpus} CPU{'s' if cpus != 1 else ''}: what is "
+                f"{self.scenario.name}: {workers} workers share {cpus} "
+                f"CPU{'s' if cpus != 1 else ''}: what is "
                 "compared is how they get in each other's way (--workers asks for fewer)"
             )
         return requested or usual
 
-    def work(self, candidates: Sequence[Candidate], sources: Sources) -> tuple[Work, list[Candidate]]:
-        """Return (Work of the trials, candidates that fit into memory); record the other candidates as skipped.
+    def work(
+        self, candidates: Sequence[Candidate], sources: Sources
+    ) -> tuple[Work, list[Candidate]]:
+        """Return (Work of the trials, candidates that fit into memory); record the other candidates
+        as skipped.
 
-        Raises sizing.DoesNotFit if no candidate of the first case fits, since the first case is the most important.
+        Raises sizing.DoesNotFit if no candidate of the first case fits, since the first case is the
+        most important.
         """
-        work, fitting = Work(self.scenario, {}, {}, sizing.room(self.twins.memory()), ranks=self._ranks), []
+        work, fitting = (
+            Work(self.scenario, {}, {}, sizing.room(self.twins.memory()), ranks=self._ranks),
+            [],
+        )
         for case in self.scenario.plan.cases:
             work.paths[case.name], dataset = sources.get(case.source or self.scenario.source)
-            fitting += self._add_case(work, case, [c for c in candidates if c.case == case.name], dataset)
+            fitting += self._add_case(
+                work, case, [c for c in candidates if c.case == case.name], dataset
+            )
         return work, fitting
 
-    def _add_case(self, work: Work, case: Case, candidates: list[Candidate], dataset: model.Dataset) -> list[Candidate]:
-        """Add the Load of a case to *work*. Return those of its candidates that fit: all, the threads, or none."""
+    def _add_case(
+        self, work: Work, case: Case, candidates: list[Candidate], dataset: model.Dataset
+    ) -> list[Candidate]:
+        """Add the Load of a case to *work*. Return those of its candidates that fit: all, the
+        threads, or none.
+        """
         # Threads need no /dev/shm.
         threads = [c for c in candidates if not VARIANTS[c.variant].processes]
         problems: list[sizing.DoesNotFit] = []
@@ -232,11 +276,17 @@ class Measurement:
             self._skip(case.title, str(problems[0]))
         return []
 
-    def _fit(self, case: Case, candidates: Sequence[Candidate], dataset: model.Dataset) -> model.Load:
-        """Return the Load of a case, with a batch size that fits into memory for all candidates; raises DoesNotFit."""
+    def _fit(
+        self, case: Case, candidates: Sequence[Candidate], dataset: model.Dataset
+    ) -> model.Load:
+        """Return the Load of a case, with a batch size that fits into memory for all candidates;
+        raises DoesNotFit.
+        """
         scenario, options = self.scenario, self.options
         amount = scenario.amount(options.quick, case)
-        requested = options.batch_size if options.batch_size and scenario.batched else amount.batch_size
+        requested = (
+            options.batch_size if options.batch_size and scenario.batched else amount.batch_size
+        )
         sample_bytes = case.sample_bytes or scenario.sample_bytes
         variants = [VARIANTS[c.variant] for c in candidates]
         workers = max(c.workers for c in candidates)
@@ -246,10 +296,18 @@ class Measurement:
         def need(batch_size: int) -> sizing.Demand:
             batch_bytes = batch_size * sample_bytes
             return sizing.demand(
-                batch_bytes, workers, PREFETCH_FACTOR, processes, queued, case.dataset_bytes, self._ranks
+                batch_bytes,
+                workers,
+                PREFETCH_FACTOR,
+                processes,
+                queued,
+                case.dataset_bytes,
+                self._ranks,
             )
 
-        batch_size, warnings = sizing.fit(requested, need, self._ranks * workers, self.twins.memory())
+        batch_size, warnings = sizing.fit(
+            requested, need, self._ranks * workers, self.twins.memory()
+        )
         where = [scenario.name] if len(options.scenarios) > 1 else []
         for warning in warnings:
             self.display.warn(": ".join([*where, *filter(None, [case.title]), warning]))

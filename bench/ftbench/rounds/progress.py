@@ -22,11 +22,17 @@ SECONDS = 10.0
 def clock(seconds: float) -> str:
     """Format seconds as minutes and seconds, 1:05, or as hours, minutes and seconds, 1:02:05."""
     minutes, seconds = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}" if minutes >= 60 else f"{minutes}:{seconds:02}"
+    return (
+        f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+        if minutes >= 60
+        else f"{minutes}:{seconds:02}"
+    )
 
 
 class Display(Progress):
-    """Display of a run's progress and notes, a context manager. Used by the controller's thread only."""
+    """Display of a run's progress and notes, a context manager. Used by the controller's thread
+    only.
+    """
 
     def __init__(self, results: Results, console: Console | None = None):
         console = console or Console(stderr=True, markup=False, emoji=False, highlight=False)
@@ -34,7 +40,12 @@ class Display(Progress):
         """The record, which keeps the skipped parts and the warnings."""
         self._plain = not console.is_terminal
         title = TextColumn("{task.description}", markup=False)
-        columns = title, BarColumn(bar_width=24), TextColumn("{task.fields[left]}"), TimeElapsedColumn()
+        columns = (
+            title,
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[left]}"),
+            TimeElapsedColumn(),
+        )
         super().__init__(*columns, console=console, transient=True, disable=self._plain)
         self._task = self.add_task("", total=None, left="")
         self._where, self._later = "", 0.0
@@ -47,7 +58,9 @@ class Display(Progress):
         self.console.print(terminal(text), soft_wrap=True)
 
     def skip(self, what: str, why: str) -> None:
-        """Show that a part of the plan is not measured, with the reason, and record both in results.json."""
+        """Show that a part of the plan is not measured, with the reason, and record both in
+        results.json.
+        """
         self._results.skipped.append(Skipped(what, why))
         self.note(f"left out: {what}: {why}")
 
@@ -57,7 +70,9 @@ class Display(Progress):
         self.note(f"warning: {text}")
 
     def _still(self, text: str) -> None:
-        """Print *text*, the progress so far, unless on a terminal or within SECONDS of the last line."""
+        """Print *text*, the progress so far, unless on a terminal or within SECONDS of the last
+        line.
+        """
         if self._plain and time.monotonic() - self._noted >= SECONDS:
             self.note(text)
 
@@ -65,14 +80,18 @@ class Display(Progress):
         self.reset(self._task, total=None, description=title, left="")
 
     def scenario(self, name: str, number: int, of: int, later: float) -> None:
-        """Show the start of scenario `number` of *of*. `later`: seconds reserved for all the scenarios after it."""
+        """Show the start of scenario `number` of *of*. `later`: seconds reserved for all the
+        scenarios after it.
+        """
         self._where, self._later = (f"{name} ({number} of {of})", later) if of > 1 else ("", 0.0)
         if self._where:
             # "raw-size (3 of 20); 12:30 for those after it"
             self.note(self._where + (f"; {clock(later)} for those after it" if later else ""))
 
     def step(self, title: str) -> Callable[[int, int], None]:
-        """Show the start of the work `title`; return the function to call with (done, total) as the work goes on."""
+        """Show the start of the work `title`; return the function to call with (done, total) as the
+        work goes on.
+        """
         self._begin(title)
 
         def update(done: int, total: int) -> None:
@@ -96,7 +115,9 @@ class Display(Progress):
         self._steps = itertools.count()
         if self._plain and number == 1:
             about = f"about {rounds} rounds" if rounds != 1 else "one round"
-            self.note(f"measuring: {len(turns)} trials a round, {about}, {self._left(self._remaining())}")
+            self.note(
+                f"measuring: {len(turns)} trials a round, {about}, {self._left(self._remaining())}"
+            )
             if not self._explained and any(candidate.config == "ft-gil" for candidate in turns):
                 self._explained = True
                 self.note("ft-gil: the free-threaded Python with its GIL on")
@@ -107,7 +128,12 @@ class Display(Progress):
             return  # its start was shown
         # The start of a trial, and each of its turns if there are several.
         steps = len(self._turns) + sum(turns for turns in self._turns.values() if turns > 1)
-        where = self._where, f"round {self._number} of {self._rounds}", candidate.title, f"turn {turn}" if turn else ""
+        where = (
+            self._where,
+            f"round {self._number} of {self._rounds}",
+            candidate.title,
+            f"turn {turn}" if turn else "",
+        )
         self._still(", ".join(filter(None, (*where[1:], self._left(self._remaining())))))
         self.update(
             self._task,
@@ -121,11 +147,15 @@ class Display(Progress):
         return max(0.0, self._end - time.monotonic())
 
     def round_done(self, number: int, rounds: int, seconds: float, remaining: float) -> None:
-        """Show the end of a round, which took `seconds`; `remaining` seconds are left for the scenario."""
+        """Show the end of a round, which took `seconds`; `remaining` seconds are left for the
+        scenario.
+        """
         if self._plain:
             self.note(f"round {number} of {rounds}: {seconds:.0f} s, {self._left(remaining)}")
 
     def _left(self, remaining: float) -> str:
-        """Return the time left in words: for the scenario, and for the run if it has more scenarios."""
+        """Return the time left in words: for the scenario, and for the run if it has more
+        scenarios.
+        """
         whole = f", {clock(remaining + self._later)} of the run" if self._later else ""
         return f"{clock(remaining)} left{whole}"

@@ -14,7 +14,9 @@ from ftrun import host
 
 @dataclass
 class Recorder:
-    """Recorder of the rounds of one scenario. Only `add` changes the record. Used by the main thread only."""
+    """Recorder of the rounds of one scenario. Only `add` changes the record. Used by the main
+    thread only.
+    """
 
     scenario: Scenario
     entry: model.Scenario
@@ -26,7 +28,9 @@ class Recorder:
     budget: float
     """Seconds of the whole run, for messages."""
     repeats: bool
-    """False if it is known, and was reported, that loading the same samples twice gives different samples."""
+    """False if it is known, and was reported, that loading the same samples twice gives different
+    samples.
+    """
     _repeated: set[Candidate] = field(default_factory=set)
     """Candidates whose second try was reported."""
     _differences_reported: bool = False
@@ -65,12 +69,17 @@ class Recorder:
         for candidate, failure in self.controller.repeated.items():
             if candidate.key in measured and candidate not in self._repeated:
                 self._repeated.add(candidate)
-                why = f"{failures({candidate: failure})}; in round {number} a second one took its place"
+                why = (
+                    f"{failures({candidate: failure})}; in round {number} a second one took "
+                    f"its place"
+                )
                 self.display.warn(f"{self.scenario.name}: {why}")
 
     def _note_disturbance(self, finished: model.Round) -> None:
         if marks := disturbance.marks(finished.disturbance, finished.disturbance.before.affinity):
-            self.display.note(f"disturbed: {self.scenario.name}, round {finished.number}: {', '.join(marks)}")
+            self.display.note(
+                f"disturbed: {self.scenario.name}, round {finished.number}: {', '.join(marks)}"
+            )
 
     def _skip_dropped(self, number: int, measured: set[str]) -> None:
         """Record the candidates that the time did not suffice for from this round on."""
@@ -84,4 +93,6 @@ class Recorder:
 def joined(notes: Iterable[str]) -> str:
     """Join the notes of trials with "; ", and leave out any note that is part of another note."""
     notes = [note for note in notes if note]
-    return "; ".join(note for note in notes if not any(note != other and note in other for other in notes))
+    return "; ".join(
+        note for note in notes if not any(note != other and note in other for other in notes)
+    )

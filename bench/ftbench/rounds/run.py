@@ -1,7 +1,7 @@
 """A run of the benchmark: from the options to results on disk, also if it fails or is interrupted.
 
-Each finished round is written before the next round begins. The record's status is "incomplete" until all rounds of all
-scenarios are done, then "complete".
+Each finished round is written before the next round begins. The record's status is "incomplete"
+until all rounds of all scenarios are done, then "complete".
 """
 
 import contextlib
@@ -33,12 +33,15 @@ from ftrun.configurations import TWIN
 from ftrun.errors import Interrupted, TwinError
 from ftrun.interruption import Interruption
 
-# Seconds reserved, once and for each scenario: for the report, and for a last round that takes longer than expected.
+# Seconds reserved, once and for each scenario: for the report, and for a last round that takes
+# longer than expected.
 REPORT_SECONDS = 4.0, 1.0
 
 
 class RunFailed(Exception):
-    """Raised if a scenario stopped early or the thread-safety suite failed; the message says which and why."""
+    """Raised if a scenario stopped early or the thread-safety suite failed; the message says which
+    and why.
+    """
 
 
 @dataclass
@@ -57,9 +60,14 @@ class Run:
     """Names of the scenarios that are over: measured, skipped or stopped."""
 
     def measure(self) -> None:
-        """Measure all scenarios, then run the thread-safety suite. If this raises, finished rounds are on disk."""
+        """Measure all scenarios, then run the thread-safety suite. If this raises, finished rounds
+        are on disk.
+        """
         options = self.results.options
-        with alone.claimed(self.directory.root) as claimed, tempfile.TemporaryDirectory(prefix="ft-bench-") as work:
+        with (
+            alone.claimed(self.directory.root) as claimed,
+            tempfile.TemporaryDirectory(prefix="ft-bench-") as work,
+        ):
             if not claimed:
                 self.display.note(f"note: {alone.OTHER}")
             self._connect(Path(work))
@@ -77,13 +85,19 @@ class Run:
             raise RunFailed(problem)
 
     def _connect(self, work: Path) -> None:
-        """Connect to the twins and record them; install what the dataset needs into the folder *work*."""
+        """Connect to the twins and record them; install what the dataset needs into the folder
+        *work*.
+        """
         options = self.results.options
         for name, where in options.twins.items():
             self.twins.add(name, where, self.interruption)
         source = environment.source_hash()
         self.twins.check_source(source)
-        about = {"revision": environment.revision(), "source": source, "twins": self.twins.environments}
+        about = {
+            "revision": environment.revision(),
+            "source": source,
+            "twins": self.twins.environments,
+        }
         self.results.environment = from_json(Environment, about)
         self.warn_of_machine(self.twins)
         if options.requirements:
@@ -92,7 +106,9 @@ class Run:
             self.twins.add_packages(options.requirements, cache, work, self.interruption)
 
     def _sources(self) -> Sources:
-        """Make the files of all scenarios before anything is measured, so that a problem is reported at once."""
+        """Make the files of all scenarios before anything is measured, so that a problem is
+        reported at once.
+        """
         data = self.results.options.data
         sources = Sources(Path(data) if data else None, self._step, self.display.warn)
         for scenario in self.scenarios:
@@ -101,15 +117,21 @@ class Run:
         return sources
 
     def _measure_scenarios(self, sources: Sources) -> list[str]:
-        """Measure each scenario; return a line for each that failed. If there is only one, its error is raised."""
+        """Measure each scenario; return a line for each that failed. If there is only one, its
+        error is raised.
+        """
         options, failed = self.results.options, []
         # The scenarios' own budgets may be exceeded on a slow machine, a shorter one may not.
         usual = sum(scenario.share(options.quick) for scenario in self.scenarios)
         left = self._left if options.rounds is None and options.budget < usual else None
         for position, scenario in enumerate(self.scenarios):
-            self.display.scenario(scenario.name, position + 1, len(self.scenarios), self._later(position))
+            self.display.scenario(
+                scenario.name, position + 1, len(self.scenarios), self._later(position)
+            )
             measurement = Measurement(scenario, options, self.twins, self.display, left=left)
-            rounds = measurement.rounds(sources, self.interruption, functools.partial(self._share, position))
+            rounds = measurement.rounds(
+                sources, self.interruption, functools.partial(self._share, position)
+            )
             try:
                 self._keep(scenario.name, rounds)
             except (sizing.DoesNotFit, TrialFailed, WorkDiffers) as error:
@@ -120,11 +142,15 @@ class Run:
                 self.display.warn(f"stopped: {failed[-1]}")
             self.ended.add(scenario.name)
         if left and (over := time.monotonic() - self.begin - options.budget) > 0:
-            self.display.warn(f"--budget {options.budget:g} is exceeded by {over:.0f} s: a round took that longer")
+            self.display.warn(
+                f"--budget {options.budget:g} is exceeded by {over:.0f} s: a round took that longer"
+            )
         return failed
 
     def _keep(self, scenario: str, rounds: Iterator[model.Scenario]) -> None:
-        """Save the record of a scenario after each of its rounds; record if the scenario cannot run here."""
+        """Save the record of a scenario after each of its rounds; record if the scenario cannot run
+        here.
+        """
         try:
             for entry in rounds:
                 if len(entry.rounds) == 1:
@@ -136,7 +162,9 @@ class Run:
             self.display.skip(scenario, str(error))
 
     def stop(self, reason: str) -> None:
-        """Record why the run ended early, and the scenarios not reached; do nothing if the run is complete."""
+        """Record why the run ended early, and the scenarios not reached; do nothing if the run is
+        complete.
+        """
         if self.results.status == "complete":
             return
         self.results.reason = reason
@@ -153,30 +181,43 @@ class Run:
         return self.begin + self.results.options.budget - report - time.monotonic()
 
     def _share(self, position: int, later: bool = False) -> float:
-        """Return the part of the remaining seconds for the scenario at `position`, or if `later`, for all after it."""
+        """Return the part of the remaining seconds for the scenario at `position`, or if `later`,
+        for all after it.
+        """
         to_come = [s.share(self.results.options.quick) for s in self.scenarios[position:]]
         part = to_come[0] / sum(to_come)
         return self._left() * (1 - part if later else part)
 
     def _later(self, position: int) -> float:
-        """Return the seconds for all scenarios after this position; 0 if --rounds gives the number of rounds."""
-        return 0.0 if self.results.options.rounds is not None else max(0.0, self._share(position, later=True))
+        """Return the seconds for all scenarios after this position; 0 if --rounds gives the number
+        of rounds.
+        """
+        return (
+            0.0
+            if self.results.options.rounds is not None
+            else max(0.0, self._share(position, later=True))
+        )
 
     def finish(self) -> Analysis:
-        """Analyse the finished rounds; save them and the waterfalls; return the analysis. Raises ResultsError."""
+        """Analyse the finished rounds; save them and the waterfalls; return the analysis. Raises
+        ResultsError.
+        """
         analysis = analyse(self.results)
         self.results.waterfalls = analysis.waterfalls
         self.save()
         return analysis
 
     def warn_of_machine(self, twins: Twins) -> None:
-        """Warn if the twins differ in more than the GIL, if the machine's speed varies, or if ranks outnumber CPUs."""
+        """Warn if the twins differ in more than the GIL, if the machine's speed varies, or if ranks
+        outnumber CPUs.
+        """
         for warning in (*twins.differences(), *disturbance.about_machine(disturbance.state())):
             self.display.warn(warning)
         ranks = self.results.options.ranks
         if ranks and ranks > (cpus := twins.usable_cpus()):
             self.display.warn(
-                f"{ranks} ranks share {cpus} CPU{'s' if cpus != 1 else ''}: what is compared is how they get in each "
+                f"{ranks} ranks share {cpus} CPU{'s' if cpus != 1 else ''}: what is compared "
+                f"is how they get in each "
                 "other's way (--ranks asks for fewer)"
             )
 
@@ -184,11 +225,18 @@ class Run:
         """Warn if --data or --batch-size has no effect on some of the scenarios."""
         for value, name, use, used in (
             (self.results.options.data, "--data", "images", lambda s: s.takes_data),
-            (self.results.options.batch_size, "--batch-size", "what loads batches", lambda s: s.batched),
+            (
+                self.results.options.batch_size,
+                "--batch-size",
+                "what loads batches",
+                lambda s: s.batched,
+            ),
         ):
             unaffected = [s.name for s in self.scenarios if not used(s)]
             if value and unaffected:
-                self.display.warn(f"{name} is for {use}, and changes nothing in {', '.join(unaffected)}")
+                self.display.warn(
+                    f"{name} is for {use}, and changes nothing in {', '.join(unaffected)}"
+                )
 
     def save(self) -> None:
         """Write results.json; raises ResultsError."""
@@ -199,9 +247,13 @@ class Run:
         return self.interruption.checked(self.display.step(title))
 
     def _stress(self, twins: Twins) -> None:
-        """Run the thread-safety suite in every configuration. Its outcome does not change the measurement."""
+        """Run the thread-safety suite in every configuration. Its outcome does not change the
+        measurement.
+        """
         minutes = self.results.options.stress_minutes
-        part = self.results.stress = model.Stress("incomplete", stress.KILLED, minutes, 0, None, [], [])
+        part = self.results.stress = model.Stress(
+            "incomplete", stress.KILLED, minutes, 0, None, [], []
+        )
         self.save()
         problems = []
         for config in self.results.options.configs:
@@ -209,9 +261,13 @@ class Run:
             try:
                 suite = twins.endpoints[TWIN[config]].start(stress.request(part, config))
                 with contextlib.closing(suite):
-                    for number, result in enumerate(stress.take(part, config, iter(suite.go_on, None)), 1):
+                    for number, result in enumerate(
+                        stress.take(part, config, iter(suite.go_on, None)), 1
+                    ):
                         if result.outcome != "passed":
-                            self.display.note(f"thread-safety suite, {config}: {result.scenario} {result.outcome}")
+                            self.display.note(
+                                f"thread-safety suite, {config}: {result.scenario} {result.outcome}"
+                            )
                         progress(number, len(part.scenarios))
             except Interrupted as error:
                 part.reason = f"interrupted ({error}) in {config}"

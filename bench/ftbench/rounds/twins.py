@@ -15,7 +15,9 @@ from ftrun.overlay import absent, install
 
 NEEDED = ("torch", "numpy", "pillow", "psutil")
 # Packages that only some variants need.
-PEERS = sorted(set(itertools.chain.from_iterable(variant.packages for variant in VARIANTS.values())))
+PEERS = sorted(
+    set(itertools.chain.from_iterable(variant.packages for variant in VARIANTS.values()))
+)
 OLDEST = (3, 13)
 INSTALL = "install docker/requirements.lock there, or use ./twins, which does"
 
@@ -27,16 +29,20 @@ class Twins:
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
     environments: dict[str, dict] = field(default_factory=dict)
     lacking: dict[str, str] = field(default_factory=dict)
-    """Reason why a twin cannot have the packages that the user's dataset needs, by the twin's name."""
+    """Reason why a twin cannot have the packages that the user's dataset needs, by the twin's
+    name.
+    """
 
     def close(self) -> None:
         for endpoint in self.endpoints.values():
             endpoint.close()
 
     def add(self, twin: str, where: str, interruption: Interruption) -> None:
-        """Connect to the twin at `where`, and check that it can run the benchmark; raises TwinError or Interrupted.
+        """Connect to the twin at `where`, and check that it can run the benchmark; raises TwinError
+        or Interrupted.
 
-        The connection of an earlier run is used again: a server in another container ends when its client goes.
+        The connection of an earlier run is used again: a server in another container ends when its
+        client goes.
         """
         self.lacking.pop(twin, None)  # of an earlier run
         endpoint, option = self.endpoints.get(twin), f"--twin {twin}={where}"
@@ -46,67 +52,103 @@ class Twins:
         python = description["interpreter"]
         if python["twin"] != twin:
             is_what = "free-threaded" if python["free_threaded"] else "built with the GIL"
-            raise TwinError(f"{option}: that Python is {is_what}, so it is the {python['twin']!r} twin")
+            raise TwinError(
+                f"{option}: that Python is {is_what}, so it is the {python['twin']!r} twin"
+            )
         if tuple(int(n) for n in python["version"].split(".")[:2]) < OLDEST:
-            raise TwinError(f"{option}: Python {python['version']} is too old, the benchmark needs 3.13 or newer")
+            raise TwinError(
+                f"{option}: Python {python['version']} is too old, the benchmark needs 3.13 or "
+                f"newer"
+            )
         if missing := [name for name in NEEDED if name not in description["packages"]]:
             raise TwinError(f"{option}: {', '.join(missing)} not installed there; {INSTALL}")
         self.environments[twin] = {"endpoint": endpoint.name, **description}
 
-    def add_packages(self, requirements: Sequence[str], cache: Path, work: Path, interruption: Interruption) -> None:
-        """Install the `requirements` that each twin lacks into a folder in `work`; record failures in `lacking`.
+    def add_packages(
+        self, requirements: Sequence[str], cache: Path, work: Path, interruption: Interruption
+    ) -> None:
+        """Install the `requirements` that each twin lacks into a folder in `work`; record failures
+        in `lacking`.
 
-        Raises TwinError if a twin in another container lacks any, since nothing can be installed there.
+        Raises TwinError if a twin in another container lacks any, since nothing can be installed
+        there.
         """
         pins: list[str] = []
-        # The free-threaded twin first: fewer wheels fit it. The other twin then takes the same versions.
+        # The free-threaded twin first: fewer wheels fit it. The other twin then takes the same
+        # versions.
         for twin, endpoint in sorted(self.endpoints.items()):
             installed = self.environments[twin]["packages"]
             if not isinstance(endpoint, LocalEndpoint):
-                lacking = [requirement for requirement in requirements if absent(requirement, installed)]
+                lacking = [
+                    requirement for requirement in requirements if absent(requirement, installed)
+                ]
                 if not lacking:
                     continue
                 raise TwinError(
-                    f"the dataset needs {', '.join(lacking)}, and the containers have no network: derive an image with "
+                    f"the dataset needs {', '.join(lacking)}, and the containers have no "
+                    f"network: derive an image with "
                     "the packages (docs/benchmark.md)"
                 )
             try:
                 folder = work / twin
-                pins = install(folder, endpoint.python, requirements, installed, cache, interruption, pins)
+                pins = install(
+                    folder, endpoint.python, requirements, installed, cache, interruption, pins
+                )
                 endpoint.packages = str(folder)
             except OverlayError as error:
                 self.lacking[twin] = str(error)
 
     def check_source(self, source: str) -> None:
-        """Raise TwinError if a twin would run another version of the benchmark than `source`, a hash of its files."""
+        """Raise TwinError if a twin would run another version of the benchmark than `source`, a
+        hash of its files.
+        """
         for twin, environment in self.environments.items():
             if environment["source"] != source:
                 raise TwinError(
-                    f"the {twin} twin ({environment['endpoint']}) has another version of loader/ or bench/ "
+                    f"the {twin} twin ({environment['endpoint']}) has another version of "
+                    f"loader/ or bench/ "
                     "than this: rebuild the images, or use the same checkout for both"
                 )
 
     def differences(self) -> list[str]:
-        """Return a warning for each difference, other than the GIL, between the twins' Pythons, builds or packages."""
+        """Return a warning for each difference, other than the GIL, between the twins' Pythons,
+        builds or packages.
+        """
         about = {}
         for twin, environment in self.environments.items():
             python = environment["interpreter"]
             build = python["build"] + (" with LTO" if python["lto"] else "")
             packages = {name: environment["packages"].get(name) for name in (*NEEDED, *PEERS)}
-            about[twin] = {"Python": python["version"], "build": build, "compiler": python["compiler"], **packages}
+            about[twin] = {
+                "Python": python["version"],
+                "build": build,
+                "compiler": python["compiler"],
+                **packages,
+            }
         if len(about) < 2:
             return []
         ft, gil = about["ft"], about["gil"]
         different = [part for part in ft if ft[part] != gil[part]]
         return [
-            f"the twins differ in more than the GIL: {part} is {ft[part]} in ft and {gil[part]} in gil"
+            (
+                f"the twins differ in more than the GIL: {part} is {ft[part]} in ft and "
+                f"{gil[part]} in gil"
+            )
             for part in different
         ]
 
     def lacks(self, twin: str, variant: str) -> str:
-        """Return the reason why a variant cannot be measured in a twin; an empty string if it can."""
-        missing = [name for name in VARIANTS[variant].packages if name not in self.environments[twin]["packages"]]
-        return f"{', '.join(missing)} not installed in the {twin} twin; {INSTALL}" if missing else ""
+        """Return the reason why a variant cannot be measured in a twin; an empty string if it
+        can.
+        """
+        missing = [
+            name
+            for name in VARIANTS[variant].packages
+            if name not in self.environments[twin]["packages"]
+        ]
+        return (
+            f"{', '.join(missing)} not installed in the {twin} twin; {INSTALL}" if missing else ""
+        )
 
     def usable_cpus(self) -> int:
         """Return the smallest number of CPUs that any twin can use."""
@@ -117,14 +159,22 @@ class Twins:
         return max(1, self.usable_cpus() // ranks)
 
     def memory(self) -> dict[str, dict]:
-        """Return {twin's name: its sizes of memory and /dev/shm, in bytes} (ftrun.environment.memory)."""
+        """Return {twin's name: its sizes of memory and /dev/shm, in bytes}
+        (ftrun.environment.memory).
+        """
         return {twin: e["memory"] for twin, e in self.environments.items()}
 
 
-def split_configs(configs: Iterable[str], twins: Mapping[str, str]) -> tuple[list[str], list[Skipped]]:
-    """Return the configurations that these twins can measure, and a Skipped record for each of the others."""
+def split_configs(
+    configs: Iterable[str], twins: Mapping[str, str]
+) -> tuple[list[str], list[Skipped]]:
+    """Return the configurations that these twins can measure, and a Skipped record for each of the
+    others.
+    """
     kept = [config for config in configs if TWIN[config] in twins]
     kinds = {"ft": "free-threaded interpreter", "gil": "interpreter with the GIL"}
     why = "no {} was given (--twin {}=...; ./twins bench and the images give both)"
     lacking = [config for config in configs if config not in kept]
-    return kept, [Skipped(f"configuration {c}", why.format(kinds[TWIN[c]], TWIN[c])) for c in lacking]
+    return kept, [
+        Skipped(f"configuration {c}", why.format(kinds[TWIN[c]], TWIN[c])) for c in lacking
+    ]

@@ -13,7 +13,9 @@ PREFETCH_FACTOR = 2
 
 @dataclass
 class Work:
-    """Work of a scenario's trials. The keys of `cases` and `paths` are names of cases ("" if the scenario has none)."""
+    """Work of a scenario's trials. The keys of `cases` and `paths` are names of cases ("" if the
+    scenario has none).
+    """
 
     scenario: Scenario
     cases: dict[str, Load]
@@ -29,8 +31,8 @@ class Work:
     def gather(self, ranked: Sequence[tuple[int, Candidate]]) -> list[tuple[int, Candidate]]:
         """Return [(drop rank, candidate)], with one candidate for each trial.
 
-        If a trial measures several cases, it measures a candidate of each. The first candidate stands for the trial,
-        and the others are added to `inside`.
+        If a trial measures several cases, it measures a candidate of each. The first candidate
+        stands for the trial, and the others are added to `inside`.
         """
         first_of: dict[Candidate, tuple[int, Candidate]] = {}
         for rank, c in ranked:
@@ -40,7 +42,9 @@ class Work:
         return list(first_of.values())
 
     def measured(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """Return these candidates, each followed by the other candidates that its trial measures."""
+        """Return these candidates, each followed by the other candidates that its trial
+        measures.
+        """
         measured = []
         for candidate in candidates:
             measured += [candidate, *self.inside.get(candidate, ())]
@@ -51,18 +55,33 @@ class Work:
         return self.cases[candidate.case].turns
 
     def demand(self, candidate: Candidate) -> sizing.Demand:
-        """Return the memory and /dev/shm that the candidate's trial needs, in the largest of the trial's cases."""
+        """Return the memory and /dev/shm that the candidate's trial needs, in the largest of the
+        trial's cases.
+        """
         if inside := self.inside.get(candidate):
             needs = [replace(self, inside={}).demand(each) for each in (candidate, *inside)]
-            return sizing.Demand(max(each.memory for each in needs), max(each.shm for each in needs))
+            return sizing.Demand(
+                max(each.memory for each in needs), max(each.shm for each in needs)
+            )
         load, variant = self.cases[candidate.case], VARIANTS[candidate.variant]
-        batch, dataset = load.batch_size * load.sample_bytes, self.scenario.case(candidate.case).dataset_bytes
+        batch, dataset = (
+            load.batch_size * load.sample_bytes,
+            self.scenario.case(candidate.case).dataset_bytes,
+        )
         return sizing.demand(
-            batch, candidate.workers, PREFETCH_FACTOR, variant.processes, variant.queued_per_worker, dataset, self.ranks
+            batch,
+            candidate.workers,
+            PREFETCH_FACTOR,
+            variant.processes,
+            variant.queued_per_worker,
+            dataset,
+            self.ranks,
         )
 
     def groups(self, candidates: Sequence[Candidate]) -> list[list[Candidate]]:
-        """Split candidates, ordered by case, into groups that fit into memory. The trials of a group take turns."""
+        """Split candidates, ordered by case, into groups that fit into memory. The trials of a
+        group take turns.
+        """
         # A trial with one turn is a group by itself.
         single = [[c] for c in candidates if self.turns(c) == 1]
         several: list[Candidate] = []
@@ -76,8 +95,12 @@ class Work:
         return any(load.turns > 1 for load in self.cases.values())
 
     def with_turns(self, turns: int) -> "Work":
-        """Return a copy in which trials have this number of turns, except those that have a single turn."""
-        planned = {name: replace(load, turns=turns) for name, load in self.cases.items() if load.turns > 1}
+        """Return a copy in which trials have this number of turns, except those that have a single
+        turn.
+        """
+        planned = {
+            name: replace(load, turns=turns) for name, load in self.cases.items() if load.turns > 1
+        }
         return replace(self, cases=self.cases | planned)
 
     def task(self, candidate: Candidate) -> Task:
@@ -104,18 +127,27 @@ class Work:
         )
 
     def loads(self, cases: set[str]) -> tuple[Load, list[MeasuredCase]]:
-        """Return (the Load of the scenario's first case in *cases*, a MeasuredCase for each case), for results.json."""
+        """Return (the Load of the scenario's first case in *cases*, a MeasuredCase for each case),
+        for results.json.
+        """
         loads = {name: load for name, load in self.cases.items() if name in cases}
         measured = []
         for name, load in loads.items():
             if name:  # a case without a name is no case of its own
                 c = self.scenario.case(name)
                 parameters = dict(c.parameters)
-                measured.append(MeasuredCase(name=name, title=c.title, parameters=parameters, value=c.value, load=load))
+                measured.append(
+                    MeasuredCase(
+                        name=name, title=c.title, parameters=parameters, value=c.value, load=load
+                    )
+                )
         return next(iter(loads.values())), measured
 
 
 def warmup_batches(workers: int) -> int:
-    """Return the number of batches that a trial loads to warm up: as many as its loader keeps in memory."""
-    # After them, a loader reuses the memory of earlier batches, as it does for most of a long epoch.
+    """Return the number of batches that a trial loads to warm up: as many as its loader keeps in
+    memory.
+    """
+    # After them, a loader reuses the memory of earlier batches, as it does for most of a long
+    # epoch.
     return sizing.batches_under_way(PREFETCH_FACTOR, workers)

@@ -1,9 +1,10 @@
 """The scenarios that can be measured, by name, and their groups.
 
-A scenario (ftbench.plan.scenario.Scenario) defines its samples, the amount of work in a measurement, and the candidates
-to compare. The controller imports these files and has no torch, so a file imports the libraries of its dataset only
-when a trial builds the dataset. A dataset does not change after its construction, so threads may share it. No
-attribute of a dataset is a module, since start methods other than fork pickle the dataset.
+A scenario (ftbench.plan.scenario.Scenario) defines its samples, the amount of work in a
+measurement, and the candidates to compare. The controller imports these files and has no torch, so
+a file imports the libraries of its dataset only when a trial builds the dataset. A dataset does not
+change after its construction, so threads may share it. No attribute of a dataset is a module, since
+start methods other than fork pickle the dataset.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ FILES = (
     "training",
     "peers",
 )
-"""Every file of scenarios, in the order of ``bench --list`` and of reports. A new scenario is entered only here.
+"""Every file of scenarios, in the order of ``bench --list`` and of reports. A new scenario is
+entered only here.
 
 A file defines SCENARIO. The file of a group defines SCENARIOS, NAME and DESCRIPTION instead.
 """
@@ -46,16 +48,25 @@ DEFAULT = ("pillow", "text")
 
 
 def find(name: str) -> Scenario:
-    """Return the scenario called *name*, which may be one of the two in ftbench.scenarios.own; raises KeyError.
+    """Return the scenario called *name*, which may be one of the two in ftbench.scenarios.own;
+    raises KeyError.
 
-    The name "module:NAME" stands for the object NAME of any module, such as one in evaluation/trust.
+    The name "module:NAME" stands for the object NAME of any module, such as one in
+    evaluation/trust.
     """
     module, elsewhere, attribute = name.partition(":")
     if elsewhere:
         return getattr(importlib.import_module(module), attribute)
-    return {**SCENARIOS, own.SCENARIO.name: own.SCENARIO, own.LOOK.name: own.LOOK, own.SEARCH.name: own.SEARCH}[name]
+    return {
+        **SCENARIOS,
+        own.SCENARIO.name: own.SCENARIO,
+        own.LOOK.name: own.LOOK,
+        own.SEARCH.name: own.SEARCH,
+    }[name]
 
 
 def members(name: str) -> list[Scenario]:
-    """Return the scenarios for a name on the command line: a scenario, a group or "all"; [] if it is unknown."""
+    """Return the scenarios for a name on the command line: a scenario, a group or "all"; [] if it
+    is unknown.
+    """
     return [each for each in SCENARIOS.values() if name and name in ("all", each.group, each.name)]

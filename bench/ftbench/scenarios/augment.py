@@ -1,7 +1,9 @@
-"""The gain from workers: images are decoded and augmented with 0, 1, ... worker threads or processes.
+"""The gain from workers: images are decoded and augmented with 0, 1, ... worker threads or
+processes.
 
-Light augmentation is a random crop. Heavy augmentation adds a random affine map, blur, colours, noise and erasing. All
-random numbers come from ftloader.sample_rng, so every candidate does the same work and gives the same bits.
+Light augmentation is a random crop. Heavy augmentation adds a random affine map, blur, colours,
+noise and erasing. All random numbers come from ftloader.sample_rng, so every candidate does the
+same work and gives the same bits.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ SEED = 20261121
 
 
 def _workers_bring(side: Side) -> Comparison:
-    """Return the comparison of *side* with loading without workers. Quick runs make it only if *side* is FT or GIL."""
+    """Return the comparison of *side* with loading without workers. Quick runs make it only if
+    *side* is FT or GIL.
+    """
     none = Side(side.config, "serial", workers=0)
     made = Comparison(side, none, why="what workers bring", every_count=True, first_only=True)
     if side in (FT, GIL):
@@ -35,7 +39,9 @@ def dataset(task: Task) -> Any:
 
 
 def measure(task: Task) -> Turns:
-    """Seed torch's generator, from which loaders draw their base seed, and measure as ftbench.measure.epochs does."""
+    """Seed torch's generator, from which loaders draw their base seed, and measure as
+    ftbench.measure.epochs does.
+    """
     import torch
 
     torch.manual_seed(SEED)
@@ -50,14 +56,17 @@ CASES = (
 SCENARIO = Scenario(
     name="augment",
     question="When do workers pay for light and for heavy augmentation?",
-    description="JPEG decoding with Pillow, then random augmentation to 224x224 float32: light is a crop; heavy is an "
+    description="JPEG decoding with Pillow, then random augmentation to 224x224 float32: light is "
+    "a crop; heavy is an "
     "affine map, a crop, blur, colours, noise and erasing",
     sample_bytes=3 * SIDE * SIDE * 4,
     source="images",
     dataset=dataset,
     measure=measure,
     metrics=("throughput", "time_to_first_batch"),
-    plan=grid(CASES, tuple(map(_workers_bring, (FT, GIL))), tuple(map(_workers_bring, OURS)), quick=""),
+    plan=grid(
+        CASES, tuple(map(_workers_bring, (FT, GIL))), tuple(map(_workers_bring, OURS)), quick=""
+    ),
     inside=True,
     case_axis="amount of work",
     full=Amount(64, 3, turns=6, seconds=900),

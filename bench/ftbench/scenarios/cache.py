@@ -1,8 +1,10 @@
-"""Loading from a local cache that grows: an epoch has all samples that were fetched before its start (docs/cache.md).
+"""Loading from a local cache that grows: an epoch has all samples that were fetched before its
+start (docs/cache.md).
 
-Threads of the training process fetch from a source that gives RATE bytes a second and never ends. Workers read the
-cached samples, epoch after epoch. Each epoch starts new worker processes, since older processes do not know the newer
-samples. The samples of an epoch depend on timing, so they are not compared.
+Threads of the training process fetch from a source that gives RATE bytes a second and never ends.
+Workers read the cached samples, epoch after epoch. Each epoch starts new worker processes, since
+older processes do not know the newer samples. The samples of an epoch depend on timing, so they are
+not compared.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ MIB = 1024 * 1024
 SAMPLE_BYTES = MIB
 RATE = 200e6
 FETCHERS = 4
-# An epoch has at most half of the budget: 128 samples. That is reached soon; then the oldest samples are evicted.
+# An epoch has at most half of the budget: 128 samples. That is reached soon; then the oldest
+# samples are evicted.
 BUDGET = 256 * MIB
 PREFIX = "ft-bench-cache-"
 # The curves over the epochs, with their units.
@@ -40,7 +43,9 @@ CURVES = {
 
 
 class Shards:
-    """Source that repeats the samples of shards forever, at most RATE bytes a second. `_lock` guards `_next`."""
+    """Source that repeats the samples of shards forever, at most RATE bytes a second. `_lock`
+    guards `_next`.
+    """
 
     def __init__(self, paths: Sequence[str]):
         self._paths = paths
@@ -53,7 +58,9 @@ class Shards:
         return map(str, itertools.count())
 
     def read(self, key: str) -> bytes:
-        """Return the bytes of the sample. Each read waits, so that all reads together do not exceed RATE."""
+        """Return the bytes of the sample. Each read waits, so that all reads together do not exceed
+        RATE.
+        """
         with self._lock:
             due = self._next = max(time.monotonic(), self._next + SAMPLE_BYTES / RATE)
         shard, place = divmod(int(key) % (len(self._paths) * self._in_shard), self._in_shard)
@@ -75,8 +82,9 @@ def _remove_left() -> None:
 def measure(task: Task) -> dict:
     """Load epochs of the samples in the cache, until `task.batches` batches are loaded.
 
-    Returns the metrics gb_per_s (over the whole time, with the waits between epochs), time_to_first_batch (s, from the
-    first fetch) and memory_mib (at the end), and the curves named in CURVES, with one value per epoch.
+    Returns the metrics gb_per_s (over the whole time, with the waits between epochs),
+    time_to_first_batch (s, from the first fetch) and memory_mib (at the end), and the curves named
+    in CURVES, with one value per epoch.
     """
     import numpy
 
@@ -86,10 +94,17 @@ def measure(task: Task) -> dict:
     ends: list[float] = []
     curves: list[tuple[float, ...]] = []
     _remove_left()
-    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", ignore_cleanup_errors=True) as directory:
+    with tempfile.TemporaryDirectory(
+        prefix=f"{PREFIX}{os.getpid()}-", ignore_cleanup_errors=True
+    ) as directory:
         begin = time.perf_counter()
         with GrowingCache(
-            task.dataset(), directory, BUDGET, FETCHERS, decode=RawArray(numpy.int16), min_samples=task.batch_size
+            task.dataset(),
+            directory,
+            BUDGET,
+            FETCHERS,
+            decode=RawArray(numpy.int16),
+            min_samples=task.batch_size,
         ) as cache:
             epoch_began, before = begin, cache.statistics()
             while taken < task.batches:
@@ -103,8 +118,13 @@ def measure(task: Task) -> dict:
                         taken += 1
                 now, end = cache.statistics(), time.perf_counter()
                 seconds = end - epoch_began
-                fetched, read = (now - before).fetched_bytes, wanted * task.batch_size * SAMPLE_BYTES
-                curves.append((len(cache), now.samples, stall, fetched / seconds / 1e6, read / seconds / 1e6))
+                fetched, read = (
+                    (now - before).fetched_bytes,
+                    wanted * task.batch_size * SAMPLE_BYTES,
+                )
+                curves.append(
+                    (len(cache), now.samples, stall, fetched / seconds / 1e6, read / seconds / 1e6)
+                )
                 ends.append(end - begin)
                 epoch_began, before = end, now
             seconds, memory = time.perf_counter() - begin, tree_usage().total
@@ -126,7 +146,8 @@ def measure(task: Task) -> dict:
 
 SCENARIO = Scenario(
     name="cache",
-    question="a local cache that grows from a remote source: how much reaches the training loop while it grows?",
+    question="a local cache that grows from a remote source: how much reaches the training loop "
+    "while it grows?",
     description=f"epochs over a growing cache, while samples come in at {RATE / 1e6:.0f} MB/s",
     sample_bytes=SAMPLE_BYTES,
     source="shards",

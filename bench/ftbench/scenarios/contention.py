@@ -1,10 +1,12 @@
-"""Contention of threads for shared state in the interpreter: why threads can be slower than processes.
+"""Contention of threads for shared state in the interpreter: why threads can be slower than
+processes.
 
-Each case is one small operation, which one worker or all workers repeat. Worker processes contend only for the machine
-(memory, caches, turbo). So if threads are slower than processes, they contend for objects that threads share. In the
-free-threaded build (PEP 703), a thread that did not create an object counts the object's references by atomic
-instructions, which need exclusive access to the cache line. Dicts are read without a lock. References to immortal
-objects (PEP 683: small integers, None, constants) are not counted.
+Each case is one small operation, which one worker or all workers repeat. Worker processes contend
+only for the machine (memory, caches, turbo). So if threads are slower than processes, they contend
+for objects that threads share. In the free-threaded build (PEP 703), a thread that did not create
+an object counts the object's references by atomic instructions, which need exclusive access to the
+cache line. Dicts are read without a lock. References to immortal objects (PEP 683: small integers,
+None, constants) are not counted.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ class Kind:
 
     @functools.cached_property
     def loop(self) -> Callable[[Any, int], None]:
-        """Function (state, operations) that repeats the operation. `operations` has to be a multiple of UNROLLED."""
+        """Function (state, operations) that repeats the operation. `operations` has to be a
+        multiple of UNROLLED.
+        """
         body = f"        {self.operation}\n" * UNROLLED
         loop = f"    for _ in range(operations // {UNROLLED}):\n{body}"
         found: dict[str, Any] = {}
@@ -80,7 +84,10 @@ def _one_object() -> dict:
 
 READ = "_ = shared[key]", 'key = "key500"'
 RAISE = "with lock: shared.count += 1", "lock = shared.lock"
-MAP = "with mmap(-1, 1 << 20) as memory: memory.write(content)", "from mmap import mmap; content = bytes(1 << 20)"
+MAP = (
+    "with mmap(-1, 1 << 20) as memory: memory.write(content)",
+    "from mmap import mmap; content = bytes(1 << 20)",
+)
 # The most important kinds first: no contention, then the most.
 KINDS: dict[str, Kind] = {
     "private": Kind("reads of a dict of its own", _table, *READ, private=True),
@@ -98,9 +105,9 @@ KINDS: dict[str, Kind] = {
 def started(kind: Kind, workers: int, processes: bool) -> Iterator[Callable[[int, int], Spans]]:
     """Context manager: start worker threads or forked processes for one kind of operation.
 
-    Yields a function run(operations, workers): `workers` workers (1 or all) start together, each does `operations`
-    operations, and the function returns the Spans (each worker's start and end). Threads share one state, unless the
-    kind is private.
+    Yields a function run(operations, workers): `workers` workers (1 or all) start together, each
+    does `operations` operations, and the function returns the Spans (each worker's start and end).
+    Threads share one state, unless the kind is private.
     """
     fork = multiprocessing.get_context("fork")
     barrier = fork.Barrier if processes else threading.Barrier
@@ -108,7 +115,9 @@ def started(kind: Kind, workers: int, processes: bool) -> Iterator[Callable[[int
     starts = {count: barrier(count) for count in (1, workers)}
     begin = functools.partial(_begin, kind.loop, kind.make, shared, starts, processes)
     pool: Executor = (
-        ProcessPoolExecutor(workers, fork, begin) if processes else ThreadPoolExecutor(workers, initializer=begin)
+        ProcessPoolExecutor(workers, fork, begin)
+        if processes
+        else ThreadPoolExecutor(workers, initializer=begin)
     )
 
     def run(operations: int, workers: int) -> Spans:
@@ -120,7 +129,8 @@ def started(kind: Kind, workers: int, processes: bool) -> Iterator[Callable[[int
         yield run
     finally:
         if processes:
-            for child in multiprocessing.active_children():  # a trial has no other children, and a worker may hang
+            for child in multiprocessing.active_children():
+                # a trial has no other children, and a worker may hang
                 child.terminate()
         pool.shutdown()
 
@@ -129,7 +139,9 @@ def started(kind: Kind, workers: int, processes: bool) -> Iterator[Callable[[int
 _mine = threading.local()
 
 
-def _begin(loop: Callable, make: Callable[[], Any], shared: Any, starts: Mapping[int, Any], processes: bool) -> None:
+def _begin(
+    loop: Callable, make: Callable[[], Any], shared: Any, starts: Mapping[int, Any], processes: bool
+) -> None:
     if processes:
         die_with_parent()
     _mine.loop, _mine.starts = loop, starts
@@ -154,13 +166,17 @@ def seconds(spans: Spans) -> float:
 
 
 def measure(task: Task) -> Turns:
-    """Time one kind of operation (the case's parameter "kind") in one worker and in all, in neighbouring turns.
+    """Time one kind of operation (the case's parameter "kind") in one worker and in all, in
+    neighbouring turns.
 
-    Returns the metrics operation_ns (time of one operation while all workers run) and scaling (operations/s of all
-    workers, divided by those of one worker alone).
+    Returns the metrics operation_ns (time of one operation while all workers run) and scaling
+    (operations/s of all workers, divided by those of one worker alone).
     """
     kind = KINDS[task.parameters["kind"]]
-    operations = max(1, task.batch_size * (task.batches // task.workers) // kind.weight // UNROLLED) * UNROLLED
+    operations = (
+        max(1, task.batch_size * (task.batches // task.workers) // kind.weight // UNROLLED)
+        * UNROLLED
+    )
     with started(kind, task.workers, processes=task.variant == "bare-process") as run:
         # The first run warms caches and lets the interpreter specialise its bytecode.
         run(operations, 1)
@@ -173,17 +189,25 @@ def measure(task: Task) -> Turns:
     result = condition_ratios({"scaling": (found["alone"], found["together"])})
     result["metrics"]["scaling"] *= task.workers
     result["metrics"]["operation_ns"] = fmean(found["together"]) / operations * 1e9
-    return {**result, "turn_seconds": found["together"], "samples": operations * task.workers * task.turns}
+    return {
+        **result,
+        "turn_seconds": found["together"],
+        "samples": operations * task.workers * task.turns,
+    }
 
 
 CASES = tuple(Case(name, kind.title, {"kind": name}) for name, kind in KINDS.items())
 
 
 def comparisons(configs: tuple[str, ...]) -> tuple[Comparison, ...]:
-    """Return comparisons of threads in the last of `configs`: with processes there, and with threads under the GIL."""
+    """Return comparisons of threads in the last of `configs`: with processes there, and with
+    threads under the GIL.
+    """
     main = configs[-1]
     threads = {config: Side(config, "bare-thread") for config in configs}
-    contention = Comparison(threads[main], Side(main, "bare-process"), kind="method", every_count=True)
+    contention = Comparison(
+        threads[main], Side(main, "bare-process"), kind="method", every_count=True
+    )
     others = [
         Comparison(threads[main], threads[other], kind="gil", every_count=True, quick=quick)
         for other, quick in (("ft-gil", ""), ("gil", "most"))
@@ -195,7 +219,8 @@ def comparisons(configs: tuple[str, ...]) -> tuple[Comparison, ...]:
 SCENARIO = Scenario(
     name="contention",
     question="why can threads lose?",
-    description="small operations on what threads share, by one worker and by many; processes share nothing",
+    description="small operations on what threads share, by one worker and by many; processes "
+    "share nothing",
     sample_bytes=1,
     dataset=lambda _: None,
     measure=measure,

@@ -1,6 +1,8 @@
-"""The slowdown of a training loop while a loader loads: for steps in plain Python, and for steps in torch.
+"""The slowdown of a training loop while a loader loads: for steps in plain Python, and for steps in
+torch.
 
-To measure your own program, time its steps once with a loader and once without. Do not time ``next(iterator)``.
+To measure your own program, time its steps once with a loader and once without. Do not time
+``next(iterator)``.
 """
 
 from __future__ import annotations
@@ -43,9 +45,11 @@ ENDLESS = 1 << 40
 
 
 class PythonStep:
-    """Step of some milliseconds in plain Python, as between a training loop's calls of torch. Used by one thread.
+    """Step of some milliseconds in plain Python, as between a training loop's calls of torch. Used
+    by one thread.
 
-    The step makes records, running means, counters and log lines, as training code does. It never releases the GIL.
+    The step makes records, running means, counters and log lines, as training code does. It never
+    releases the GIL.
     """
 
     def __init__(self) -> None:
@@ -55,24 +59,32 @@ class PythonStep:
     def __call__(self, records: int = RECORDS) -> None:
         for _ in range(records):
             self._number += 1
-            record: dict = {"step": self._number, "loss": 1 / self._number, "rate": 0.1 * 0.99 ** (self._number % 100)}
+            record: dict = {
+                "step": self._number,
+                "loss": 1 / self._number,
+                "rate": 0.1 * 0.99 ** (self._number % 100),
+            }
             self._recent.append(record)
             for name, value in record.items():
                 mean = self._means.get(name, 0.0)
                 self._means[name] = mean + 0.01 * (value - mean)
                 self._counts[name] = self._counts.get(name, 0) + 1
-            record["line"] = f"step {record['step']} loss {record['loss']:.4f} rate {record['rate']:.5f}"
+            record["line"] = (
+                f"step {record['step']} loss {record['loss']:.4f} rate {record['rate']:.5f}"
+            )
 
 
 def measure(task: Task, more: float = 1.0) -> Turns:
-    """Compare a training loop's steps during loading with its steps while the loader is idle, within each turn.
+    """Compare a training loop's steps during loading with its steps while the loader is idle,
+    within each turn.
 
-    First the loader runs alone, for `task.batches` batches, to find its full rate. Each turn then times steps in Python
-    under three conditions: the loader is idle, loads at half its full rate, or loads at its full rate. It times steps
-    in torch with the loader idle and at full rate. At full rate, the loop waits for late batches. At half, the loader
-    waits for room in its queue. The time of a step excludes the wait for batches. If the case's "shared" is true, the
-    loop and the workers share as many CPUs as there are workers. During loading, a step does *more* times the work.
-    evaluation/trust uses this to test whether the benchmark finds a difference of known size.
+    First the loader runs alone, for `task.batches` batches, to find its full rate. Each turn then
+    times steps in Python under three conditions: the loader is idle, loads at half its full rate,
+    or loads at its full rate. It times steps in torch with the loader idle and at full rate. At
+    full rate, the loop waits for late batches. At half, the loader waits for room in its queue. The
+    time of a step excludes the wait for batches. If the case's "shared" is true, the loop and the
+    workers share as many CPUs as there are workers. During loading, a step does *more* times the
+    work. evaluation/trust uses this to test whether the benchmark finds a difference of known size.
 
     Returns the metrics slowdown_python, slowdown_half and slowdown_torch.
     """
@@ -91,8 +103,16 @@ def measure(task: Task, more: float = 1.0) -> Turns:
         }
         work = {0: 1, 0.5: more, 1: more}
         conditions = {
-            f"{name} {rate}": functools.partial(loop.turn, functools.partial(steps[name], work[rate]), rate)
-            for name, rate in (("python", 0), ("python", 0.5), ("python", 1), ("torch", 0), ("torch", 1))
+            f"{name} {rate}": functools.partial(
+                loop.turn, functools.partial(steps[name], work[rate]), rate
+            )
+            for name, rate in (
+                ("python", 0),
+                ("python", 0.5),
+                ("python", 1),
+                ("torch", 0),
+                ("torch", 1),
+            )
         }
         for condition in conditions.values():
             condition()  # warms caches
@@ -112,7 +132,9 @@ def measure(task: Task, more: float = 1.0) -> Turns:
 
 
 class Loop:
-    """Training loop that takes batches at a chosen fraction of the loader's full rate. Used by one thread."""
+    """Training loop that takes batches at a chosen fraction of the loader's full rate. Used by one
+    thread.
+    """
 
     def __init__(self, batches: Iterator, period: float, queued: int) -> None:
         self._batches, self._period, self._queued = batches, period, queued
@@ -120,7 +142,8 @@ class Loop:
     def turn(self, step: Callable[[], object], rate: float) -> float:
         """Run steps for one turn, and return their mean time (s).
 
-        *rate*: fraction of the loader's full rate at which the loop takes batches; with 0, the loader is idle.
+        *rate*: fraction of the loader's full rate at which the loop takes batches; with 0, the
+        loader is idle.
         """
         if rate:
             # The turn starts with an empty queue, so that the workers have work from the start.
@@ -133,7 +156,9 @@ class Loop:
         length = max(TURN_SECONDS, 3 * self._period)
         return fmean(self.run(step, length, self._period / rate if rate else math.inf))
 
-    def run(self, step: Callable[[], object], seconds: float, period: float = math.inf) -> list[float]:
+    def run(
+        self, step: Callable[[], object], seconds: float, period: float = math.inf
+    ) -> list[float]:
         """Run steps for *seconds*, and take a batch every *period* seconds (never if infinite).
 
         Return the seconds of each step.
@@ -166,7 +191,9 @@ def torch_batch(train: TorchStep) -> Any:
 
 
 def _full_rate(task: Task, loader: Any, seen: checksums.Seen) -> tuple[float, int]:
-    """Time `task.batches` batches; return (seconds for a batch, number of samples in the last batch)."""
+    """Time `task.batches` batches; return (seconds for a batch, number of samples in the last
+    batch).
+    """
     batches = loader.epoch((task.batches + 1) * task.batch_size)
     # The first batch is not counted: its time includes the start of the workers.
     seen.take_first(next(batches))
@@ -181,22 +208,33 @@ SHARED = Case("shared", "loop and workers share CPUs", {"shared": True})
 
 
 def _compared(a: Side, b: Side, kind: str, why: str, importance: int) -> Comparison:
-    return Comparison(a, b, why=why, kind=kind, importance=importance, quick="most" if importance < 2 else "")
+    return Comparison(
+        a, b, why=why, kind=kind, importance=importance, quick="most" if importance < 2 else ""
+    )
 
 
 SCENARIO = of_images(
     name="interference",
     question="does loading slow the training loop?",
-    description="steps of a loop in the main thread, in Python and in torch, while JPEGs are loaded",
+    description="steps of a loop in the main thread, in Python and in torch, while JPEGs are "
+    "loaded",
     measure=measure,
     metrics=("slowdown_python", "slowdown_torch", "slowdown_half"),
     plan=ComparisonPlan(
         (
             _compared(FT, GIL, "headline", HEADLINE.why, 0),
             _compared(THREADS["gil"], GIL, "method", "threads against processes, with the GIL", 1),
-            _compared(FT, PROCESSES["ft"], "method", "threads against processes, without the GIL", 2),
+            _compared(
+                FT, PROCESSES["ft"], "method", "threads against processes, without the GIL", 2
+            ),
             _compared(FT, THREADS["ft-gil"], "gil", EFFECT_OF_THE_GIL.why, 2),
-            _compared(THREADS["ft-gil"], PROCESSES["ft-gil"], "method", "threads against processes, GIL on", 2),
+            _compared(
+                THREADS["ft-gil"],
+                PROCESSES["ft-gil"],
+                "method",
+                "threads against processes, GIL on",
+                2,
+            ),
         ),
         (OWN, SHARED),
         order=(IMPORTANCE,),  # a slow machine measures fewer candidates, in both cases

@@ -1,9 +1,10 @@
-"""Copy-on-access: the memory of a dataset of a million file names, which every worker process may copy.
+"""Copy-on-access: the memory of a dataset of a million file names, which every worker process may
+copy.
 
-A forked worker and its parent share a page of memory until one of them writes to the page. Python counts references in
-the objects, so even reading an object writes to its page. So a list of strings is copied page by page during an epoch,
-and a numpy array, which is one object, is not (pytorch/pytorch#13246). A spawned worker unpickles a copy when it
-starts. Threads copy nothing.
+A forked worker and its parent share a page of memory until one of them writes to the page. Python
+counts references in the objects, so even reading an object writes to its page. So a list of strings
+is copied page by page during an epoch, and a numpy array, which is one object, is not
+(pytorch/pytorch#13246). A spawned worker unpickles a copy when it starts. Threads copy nothing.
 """
 
 from __future__ import annotations
@@ -33,16 +34,21 @@ LOOKS = 24
 
 
 class FileNames:
-    """Dataset of 1,000,000 file names, in a list of str or an array of bytes. Sample i is the length of one name."""
+    """Dataset of 1,000,000 file names, in a list of str or an array of bytes. Sample i is the
+    length of one name.
+    """
 
     def __init__(self, as_array: bool):
         names = (
-            f"/data/train/class-{i % 1000:04}/image-of-this-class-{i:08}-{'x' * (i % 32)}.jpg" for i in range(NAMES)
+            f"/data/train/class-{i % 1000:04}/image-of-this-class-{i:08}-{'x' * (i % 32)}.jpg"
+            for i in range(NAMES)
         )
         if as_array:
             import numpy
 
-            self._names = numpy.fromiter((name.encode() for name in names), f"S{LONGEST_NAME}", NAMES)
+            self._names = numpy.fromiter(
+                (name.encode() for name in names), f"S{LONGEST_NAME}", NAMES
+            )
         else:
             self._names = list(names)
 
@@ -54,7 +60,9 @@ class FileNames:
 
 
 def measure(task: Task) -> dict:
-    """Run one epoch; return the largest memory_mib and uss_mib, and curves of both over the samples loaded."""
+    """Run one epoch; return the largest memory_mib and uss_mib, and curves of both over the samples
+    loaded.
+    """
     samples = task.batches * task.batch_size
     looks = {round(task.batches * look / LOOKS) - 1 for look in range(1, LOOKS + 1)} | {0}
     seen = checksums.Seen()
@@ -71,7 +79,9 @@ def measure(task: Task) -> dict:
     return {
         "metrics": {name: max(values) for name, values in found.items()},
         **seen.result(samples, len(batch)),
-        "distributions": {name: {"unit": "MiB", "values": values, "over": over} for name, values in found.items()},
+        "distributions": {
+            name: {"unit": "MiB", "values": values, "over": over} for name, values in found.items()
+        },
     }
 
 
@@ -82,8 +92,10 @@ CASES = (
 
 SCENARIO = Scenario(
     name="memory",
-    question="copy-on-access: how much memory does a list of a million file names take, times N workers?",
-    description="memory of the whole process tree over an epoch that looks at up to 1,000,000 file names",
+    question="copy-on-access: how much memory does a list of a million file names take, times N "
+    "workers?",
+    description="memory of the whole process tree over an epoch that looks at up to 1,000,000 file "
+    "names",
     sample_bytes=8,
     dataset=lambda task: FileNames(task.parameters["kept"] == "array"),
     measure=measure,

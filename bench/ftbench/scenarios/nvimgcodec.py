@@ -2,13 +2,15 @@
 
 The scenario `combined`, which is in no group, compares the decoders nvImageCodec and Pillow.
 
-The scenarios repeat figures 2 and 4 of "Improved Data Loading with Threads", NVIDIA Technical Blog, 2024. Threads share
-one CUDA context and have a decoder and a stream each. Every process has a context of its own, and hands its batches
-over through CUDA's inter-process memory. Without a GPU, nvImageCodec's CPU codecs are measured, and reports say so.
+The scenarios repeat figures 2 and 4 of "Improved Data Loading with Threads", NVIDIA Technical Blog,
+2024. Threads share one CUDA context and have a decoder and a stream each. Every process has a
+    context of its own, and hands its batches
+over through CUDA's inter-process memory. Without a GPU, nvImageCodec's CPU codecs are measured, and
+reports say so.
 
-With a GPU, every batch ends in the GPU's memory. Different decoders agree within a few grey levels, not bit for bit. So
-the checked rows of each image must be close to the same rows as Pillow decodes them. The checksum is that of Pillow's
-rows, and so equal for all decoders.
+With a GPU, every batch ends in the GPU's memory. Different decoders agree within a few grey levels,
+not bit for bit. So the checked rows of each image must be close to the same rows as Pillow decodes
+them. The checksum is that of Pillow's rows, and so equal for all decoders.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
     import torch
 
 NAME = "nvimgcodec"
-DESCRIPTION = "decoding with nvImageCodec: per-thread decoders in one CUDA context, or a context a process"
+DESCRIPTION = (
+    "decoding with nvImageCodec: per-thread decoders in one CUDA context, or a context a process"
+)
 METRICS = ("throughput", "worker_setup", "time_to_first_batch", "memory_mib")
 # Factor on the number of batches: a GPU decodes the CPU's number too fast to be timed.
 STRETCH_ON_GPU = 8
@@ -41,7 +45,9 @@ SAME_PICTURE = 6.0
 
 
 class GpuImages:
-    """Dataset of images decoded on a GPU, a batch in one call: sample i is a (408, 640, 3) uint8 tensor on the GPU."""
+    """Dataset of images decoded on a GPU, a batch in one call: sample i is a (408, 640, 3) uint8
+    tensor on the GPU.
+    """
 
     def __init__(self, paths: list[str], device: str):
         from ftloader.decode import read_images
@@ -69,7 +75,9 @@ def _resized(image):
 
 
 def dataset(task: Task) -> PillowDataset | GpuImages:
-    """Return the dataset for the case's decoder. nvImageCodec, the default, decodes on the GPU if there is one."""
+    """Return the dataset for the case's decoder. nvImageCodec, the default, decodes on the GPU if
+    there is one.
+    """
     if task.parameters.get("decoder") == "pillow":
         return PillowDataset(task.paths)
     device = gpu.device()
@@ -82,7 +90,10 @@ def without_nvimgcodec() -> str | None:
     with contextlib.suppress(ModuleNotFoundError):
         if importlib.util.find_spec("nvidia.nvimgcodec"):
             return None
-    return "nvImageCodec is not installed in this twin: install docker/requirements.lock there, or use ./twins"
+    return (
+        "nvImageCodec is not installed in this twin: install docker/requirements.lock "
+        "there, or use ./twins"
+    )
 
 
 def without_gpu() -> str | None:
@@ -91,7 +102,9 @@ def without_gpu() -> str | None:
 
 
 def backend_note() -> str:
-    """Return a note for reports: the GPU that nvImageCodec decodes on, or why it decodes on the CPU."""
+    """Return a note for reports: the GPU that nvImageCodec decodes on, or why it decodes on the
+    CPU.
+    """
     import torch
 
     on = gpu.device()
@@ -105,10 +118,12 @@ def combined_note() -> str:
 
 
 class FirstImage:
-    """A worker_init_fn that decodes an image in each new worker, and records the time once for each worker number.
+    """A worker_init_fn that decodes an image in each new worker, and records the time once for each
+    worker number.
 
-    The time includes the import of the library and the creation of a decoder. On a GPU it also includes the creation of
-    a stream, and in a process of a CUDA context. `seconds` is in shared memory, with an element for each worker number.
+    The time includes the import of the library and the creation of a decoder. On a GPU it also
+    includes the creation of a stream, and in a process of a CUDA context. `seconds` is in shared
+    memory, with an element for each worker number.
     """
 
     def __init__(self, dataset: Any, seconds: torch.Tensor, processes: bool):
@@ -126,7 +141,9 @@ class FirstImage:
 
 
 class PicturesOnGpu(gpu.OnGpu):
-    """Consumer of images on the GPU. It compares the images with Pillow's, and records the GPU memory in use."""
+    """Consumer of images on the GPU. It compares the images with Pillow's, and records the GPU
+    memory in use.
+    """
 
     def __init__(self, task: Task):
         super().__init__()
@@ -147,7 +164,8 @@ class PicturesOnGpu(gpu.OnGpu):
     def checksum(self, number: int, rows: Any) -> int:
         """Return the CRC-32 of the checked rows of batch `number`, as Pillow decodes them.
 
-        Raises TrialError if `rows`, the loader's rows as an array (n, r, width, 3), differ too much from Pillow's rows.
+        Raises TrialError if `rows`, the loader's rows as an array (n, r, width, 3), differ too much
+        from Pillow's rows.
         """
         first = number * self._task.batch_size
         indices = [(first + place) % self._length for place in range(len(rows))]
@@ -171,8 +189,9 @@ class PicturesOnGpu(gpu.OnGpu):
 def measure(task: Task) -> Turns:
     """Measure as ftbench.measure.epochs does; raises TrialError if a picture differs from Pillow's.
 
-    Further metrics are worker_setup, the seconds in which a worker decodes its first image (mean over workers), and
-    with a GPU gpu_mib_per_worker. With a GPU, a batch counts as arrived once it is in the GPU's memory.
+    Further metrics are worker_setup, the seconds in which a worker decodes its first image (mean
+    over workers), and with a GPU gpu_mib_per_worker. With a GPU, a batch counts as arrived once it
+    is in the GPU's memory.
     """
     import torch
 
@@ -187,7 +206,9 @@ def measure(task: Task) -> Turns:
             options["multiprocessing_context"] = "spawn"
     stretch = STRETCH_ON_GPU if decoded_there else 1
     seen = PicturesOnGpu(task) if gpu.device() else None
-    result = yield from epochs.measure(replace(task, batches=stretch * task.batches), seen, **options)
+    result = yield from epochs.measure(
+        replace(task, batches=stretch * task.batches), seen, **options
+    )
     setup = [value for value in seconds.tolist() if value > 0]
     metrics = {**result["metrics"], "worker_setup": fmean(setup)}
     if seen:
@@ -202,7 +223,9 @@ DECODERS = (
 
 
 def _by_decoder(side: Side) -> Comparison:
-    """Return the comparison of one decoder with the other, for *side*: both load the same images."""
+    """Return the comparison of one decoder with the other, for *side*: both load the same
+    images.
+    """
     a, b = (replace(side, case=case.name) for case in reversed(DECODERS))
     return Comparison(a, b, kind="case", every_count=True, measures=False, first_only=True)
 
@@ -214,15 +237,18 @@ _scenario = functools.partial(
     measure=measure,
     plan=grid(quick=""),
     note=backend_note,
-    quick_workers=4,  # each turn makes a CUDA context for each process: on 16 cores, a round took 90 s
+    # each turn makes a CUDA context for each process: on 16 cores, a round took 90 s
+    quick_workers=4,
     one_rank="all its workers use one GPU",
 )
 
 SCENARIOS = (
     _scenario(
         name="nvimgcodec-decode",
-        question="Decoding with nvImageCodec: threads that share a CUDA context, or processes with one each?",
-        description="JPEG decoding with nvImageCodec, 640x408, into uint8 batches (on the GPU, if there is one)",
+        question="Decoding with nvImageCodec: threads that share a CUDA context, or processes "
+        "with one each?",
+        description="JPEG decoding with nvImageCodec, 640x408, into uint8 batches (on the GPU, if "
+        "there is one)",
         metrics=METRICS,
         full=Amount(batch_size=512, batches_per_worker=3, seconds=560),
         quick=Amount(batch_size=64, batches_per_worker=4, seconds=105),
@@ -231,8 +257,10 @@ SCENARIOS = (
     # A worker takes a decoder and a stream of the GPU's memory, a process a CUDA context too.
     _scenario(
         name="nvimgcodec-memory",
-        question="How much GPU memory does one more worker take: a thread's decoder, or a process's CUDA context?",
-        description="GPU memory that a decoding worker adds, its batches under way included (needs a GPU)",
+        question="How much GPU memory does one more worker take: a thread's decoder, or a "
+        "process's CUDA context?",
+        description="GPU memory that a decoding worker adds, its batches under way included (needs "
+        "a GPU)",
         metrics=("gpu_mib_per_worker", "worker_setup"),
         # Small batches, so that the worker's own memory is not lost among the pixels.
         full=Amount(batch_size=32, batches_per_worker=4, seconds=300),
@@ -245,7 +273,12 @@ SCENARIOS = (
         question="Which decoder, and which workers for it?",
         description="JPEG decoding with Pillow and with nvImageCodec, 640x408, into uint8 batches",
         metrics=METRICS,
-        plan=grid(DECODERS, (replace(_by_decoder(FT), kind="headline"),), tuple(map(_by_decoder, OURS)), quick=""),
+        plan=grid(
+            DECODERS,
+            (replace(_by_decoder(FT), kind="headline"),),
+            tuple(map(_by_decoder, OURS)),
+            quick="",
+        ),
         case_axis="decoder",
         full=Amount(batch_size=512, batches_per_worker=3, seconds=900),
         quick=Amount(batch_size=64, batches_per_worker=4, seconds=150),

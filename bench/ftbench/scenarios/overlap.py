@@ -1,4 +1,6 @@
-"""Overlap of loading and training: a step takes max(load, train) with overlap, load + train without."""
+"""Overlap of loading and training: a step takes max(load, train) with overlap, load + train
+without.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ CALIBRATION_UNITS = 20
 
 
 class TorchStep:
-    """Training of a small network, in units of at most half a millisecond, on the accelerator or one CPU."""
+    """Training of a small network, in units of at most half a millisecond, on the accelerator or
+    one CPU.
+    """
 
     def __init__(self) -> None:
         import torch
@@ -33,12 +37,16 @@ class TorchStep:
         self._width = 1024 if self.device.type == "cuda" else 128
         torch.manual_seed(0)
         self._network = torch.nn.Sequential(
-            torch.nn.Linear(self._width, self._width), torch.nn.ReLU(), torch.nn.Linear(self._width, self._width)
+            torch.nn.Linear(self._width, self._width),
+            torch.nn.ReLU(),
+            torch.nn.Linear(self._width, self._width),
         ).to(self.device)
         self._optimiser = torch.optim.SGD(self._network.parameters(), lr=1e-4)
 
     def __call__(self, batch: Any, units: int) -> float:
-        """Train for `units` steps on the first values of a batch (a uint8 tensor); return the last loss."""
+        """Train for `units` steps on the first values of a batch (a uint8 tensor); return the last
+        loss.
+        """
         wanted = 128 * self._width
         values = batch.reshape(-1)[:wanted].to(self.device, non_blocking=True).float() / 255
         # Values of small batches are repeated to fill the network's input.
@@ -53,12 +61,14 @@ class TorchStep:
 
 
 def measure(task: Task, more: float = 1.0) -> Turns:
-    """Time ``for batch in loader: train(batch)``, loading alone and training alone, `task.batches` steps each.
+    """Time ``for batch in loader: train(batch)``, loading alone and training alone, `task.batches`
+    steps each.
 
-    Training a batch takes "ratio" (a parameter of the case) times as long as loading it. Each measurement starts when
-    the first batch has come and no other is ready. Training during loading does *more* times the work: evaluation/trust
-    uses this to test whether the benchmark finds a difference of known size. Returns the metrics step_over_max (1 if
-    loading and training overlap perfectly) and step_over_sum (1 if they do not overlap).
+    Training a batch takes "ratio" (a parameter of the case) times as long as loading it. Each
+    measurement starts when the first batch has come and no other is ready. Training during loading
+    does *more* times the work: evaluation/trust uses this to test whether the benchmark finds a
+    difference of known size. Returns the metrics step_over_max (1 if loading and training overlap
+    perfectly) and step_over_sum (1 if they do not overlap).
     """
     train, seen = TorchStep(), checksums.Seen()
     steps = task.batches
@@ -92,14 +102,16 @@ def measure(task: Task, more: float = 1.0) -> Turns:
 def note(device: str, workers: int, cpus: int) -> str:
     """Return a note for reports that names the device of the training.
 
-    If the device is a CPU and there are at least as many workers as CPUs, the note also has the number of workers,
-    which then share their CPUs with the training.
+    If the device is a CPU and there are at least as many workers as CPUs, the note also has the
+    number of workers, which then share their CPUs with the training.
     """
     shared = f", and {workers} workers share {cpus} CPU{'s' if cpus != 1 else ''} with it"
     return where_trained(device) + (shared if device != "cuda" and workers >= cpus else "")
 
 
-def _mean_step(batches: Iterator, steps: int, train: TorchStep | None = None, units: int = 0) -> float:
+def _mean_step(
+    batches: Iterator, steps: int, train: TorchStep | None = None, units: int = 0
+) -> float:
     """Take the first batch, then run `steps` steps; return their mean time (s).
 
     A step trains on the current batch with `train`, if given, and takes the next batch.
@@ -131,7 +143,8 @@ SERIAL = tuple(
 SCENARIO = of_images(
     name="overlap",
     question="is a step max(load, train), not their sum?",
-    description="a training loop over JPEGs, against loading alone and training alone in the same trial",
+    description="a training loop over JPEGs, against loading alone and training alone in the same "
+    "trial",
     measure=measure,
     metrics=("step_over_max", "step_over_sum"),
     # Where loading and training take equally long, max and sum differ most.

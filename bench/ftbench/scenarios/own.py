@@ -1,4 +1,6 @@
-"""The user's dataset (--dataset FILE.py:NAME), and the look: a first trial, whose times decide the amount of work."""
+"""The user's dataset (--dataset FILE.py:NAME), and the look: a first trial, whose times decide the
+amount of work.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,20 @@ from ftbench.plan.scenario import OWN, Scenario, Task, TrialError, Turns
 from ftbench.plan.waterfall import WaterfallPlan
 from ftrun.errors import TargetError
 
-# Seconds of work for one worker in a turn, and the usual batch size, unless samples take too long for it.
+# Seconds of work for one worker in a turn, and the usual batch size, unless samples take too long
+# for it.
 TURN_SECONDS, BATCH_SIZE = 0.3, 32
 # Seconds that a batch takes in addition to its samples, with processes.
 BATCH_SECONDS = 0.001
 LOOKED_AT = 8
-# A trial counts as hung after PATIENCE plus PATIENCE_TIMES times the time of one thread alone. The look, before which
-# nothing is known of the dataset, counts as hung after LOOK_PATIENCE.
+# A trial counts as hung after PATIENCE plus PATIENCE_TIMES times the time of one thread alone. The
+# look, before which nothing is known of the dataset, counts as hung after LOOK_PATIENCE.
 PATIENCE, PATIENCE_TIMES, LOOK_PATIENCE = 60.0, 3, 180.0
 
 
 def _named(name: str, what: str) -> Any:
-    """Return the user's object FILE.py:NAME, imported by ftrun.target; raises TrialError if that fails.
+    """Return the user's object FILE.py:NAME, imported by ftrun.target; raises TrialError if that
+    fails.
 
     `what` is the function of ftrun.target to call with `name`: "find" or "load".
     """
@@ -36,25 +40,32 @@ def _named(name: str, what: str) -> Any:
         return getattr(target, what)(name)
     except TargetError as error:
         lacking = isinstance(error.__cause__, ModuleNotFoundError)
-        more = "; name it with --requirements FILE or in the file's inline metadata" if lacking else ""
+        more = (
+            "; name it with --requirements FILE or in the file's inline metadata" if lacking else ""
+        )
         raise TrialError(f"{error}{more}") from error
 
 
 def dataset(task: Task):
-    """Return the dataset that the task's target names; raises TrialError if it cannot be measured."""
+    """Return the dataset that the task's target names; raises TrialError if it cannot be
+    measured.
+    """
     import torch.utils.data
 
     name = task.parameters["target"]
     found = _named(name, "load")
     if isinstance(found, torch.utils.data.IterableDataset):
         raise TrialError(
-            f"{name} is iterable-style: it hands out its samples itself, so candidates cannot be given the same work. "
+            f"{name} is iterable-style: it hands out its samples itself, so candidates cannot "
+            f"be given the same work. "
             "Name a map-style dataset (with __getitem__ and __len__), such as the one behind it"
         )
     try:
         length = len(found)
     except (TypeError, NotImplementedError) as error:
-        raise TrialError(f"{name} has no length: give it __len__, so that samples can be chosen") from error
+        raise TrialError(
+            f"{name} has no length: give it __len__, so that samples can be chosen"
+        ) from error
     except (ValueError, OverflowError) as error:  # negative, or more than an index can hold
         raise TrialError(f"{name} has no usable length: {error}") from error
     if not length:
@@ -63,7 +74,9 @@ def dataset(task: Task):
 
 
 def _options(task: Task) -> dict:
-    """Return further arguments for loaders: {"collate_fn": the user's function}, or {} if there is none."""
+    """Return further arguments for loaders: {"collate_fn": the user's function}, or {} if there is
+    none.
+    """
     name = task.parameters.get("collate_fn")
     return {"collate_fn": _named(name, "find")} if name else {}
 
@@ -71,14 +84,17 @@ def _options(task: Task) -> dict:
 def measure(task: Task) -> Turns:
     """Measure as ftbench.measure.epochs does, with the user's collate_fn.
 
-    Its batches may have any length, so the result has the batch size as `last_batch`: a trial checks that value.
+    Its batches may have any length, so the result has the batch size as `last_batch`: a trial
+    checks that value.
     """
     result = yield from epochs.measure(task, **_options(task))
     return {**result, "last_batch": task.batch_size}
 
 
 def _unsendable(batch: Any) -> str:
-    """Return the error if the batch cannot be pickled, else "". torch's loader would wait forever for such a batch."""
+    """Return the error if the batch cannot be pickled, else "". torch's loader would wait forever
+    for such a batch.
+    """
     try:
         pickle.dumps(batch)
     except Exception as error:  # a user's class may raise anything
@@ -86,8 +102,12 @@ def _unsendable(batch: Any) -> str:
     return ""
 
 
-def _load(users_dataset: Any, number: int, take: Callable[[Any], object]) -> Generator[None, None, float]:
-    """Load the first *number* samples and pass them to *take*; return the seconds of loading. Each is a turn."""
+def _load(
+    users_dataset: Any, number: int, take: Callable[[Any], object]
+) -> Generator[None, None, float]:
+    """Load the first *number* samples and pass them to *take*; return the seconds of loading. Each
+    is a turn.
+    """
     seconds = 0.0
     for position in range(number):
         yield
@@ -100,9 +120,11 @@ def _load(users_dataset: Any, number: int, take: Callable[[Any], object]) -> Gen
 
 
 def look(task: Task) -> Turns:
-    """Load `batch_size` samples twice; return their time and size, whether both were equal, and any pickling error.
+    """Load `batch_size` samples twice; return their time and size, whether both were equal, and any
+    pickling error.
 
-    Each sample is a turn of its own, and so is each batch, so that the caller knows which one hangs (`located`).
+    Each sample is a turn of its own, and so is each batch, so that the caller knows which one hangs
+    (`located`).
     """
     from torch.utils.data import default_collate
 
@@ -122,7 +144,9 @@ def look(task: Task) -> Turns:
             if collate is not default_collate:
                 raise
             why, name = str(error).partition("\n")[0], task.parameters["target"]
-            raise TrialError(f"samples of {name} cannot be made into a batch: {why}; name a --collate-fn") from error
+            raise TrialError(
+                f"samples of {name} cannot be made into a batch: {why}; name a --collate-fn"
+            ) from error
         size = checksums.size(batch) // task.batch_size
         sums.append(checksums.whole(batch))
     return {
@@ -140,16 +164,20 @@ def look(task: Task) -> Turns:
 
 
 def search(task: Task) -> Turns:
-    """Load the first `batch_size` samples, in this process and thread. Each is a turn of its own, as in `look`."""
-    yield from _load(dataset(task), task.batch_size, lambda sample: None)  # which may be too many to keep
+    """Load the first `batch_size` samples, in this process and thread. Each is a turn of its own,
+    as in `look`.
+    """
+    # which may be too many to keep
+    yield from _load(dataset(task), task.batch_size, lambda sample: None)
     return {"metrics": {}, "samples": task.batch_size}
 
 
 def located(task: Task, steps: int, message: str) -> str:
-    """Return the *message* of a failed `look` or `search` with the step that failed, if the message lacks the dataset.
+    """Return the *message* of a failed `look` or `search` with the step that failed, if the message
+    lacks the dataset.
 
-    *steps* is the number of steps that its trial had ended: its imports, the opening of the dataset, and then samples
-    and batches.
+    *steps* is the number of steps that its trial had ended: its imports, the opening of the
+    dataset, and then samples and batches.
     """
     target = task.parameters["target"]
     if not steps or target in message.partition("\n")[0]:
@@ -157,11 +185,17 @@ def located(task: Task, steps: int, message: str) -> str:
     if steps == 1:
         return f"opening {target}: {message}"
     index = (steps - 2) % (task.batch_size + 1)
-    return f"sample {index} of {target}: {message}" if index < task.batch_size else f"a batch of {target}: {message}"
+    return (
+        f"sample {index} of {target}: {message}"
+        if index < task.batch_size
+        else f"a batch of {target}: {message}"
+    )
 
 
 def amount(seconds: float, batch_size: int | None) -> Amount:
-    """Return the amount of work in a turn, if loading a sample takes `seconds`. Without `batch_size`, choose one."""
+    """Return the amount of work in a turn, if loading a sample takes `seconds`. Without
+    `batch_size`, choose one.
+    """
     # A power of two, so that two runs of one dataset seldom differ in it.
     size = batch_size or 2 ** round(math.log2(min(BATCH_SIZE, max(1, TURN_SECONDS / 3 / seconds))))
     return Amount(size, max(2, round(TURN_SECONDS / (size * seconds + BATCH_SECONDS))), turns=10)
@@ -170,7 +204,8 @@ def amount(seconds: float, batch_size: int | None) -> Amount:
 def scenario(target: str, collate_fn: str | None = None) -> Scenario:
     """Return the scenario that loads the user's dataset `target` (FILE.py:NAME).
 
-    Its amounts of work are placeholders: `Measurement.look` sets them once it knows how long a sample takes.
+    Its amounts of work are placeholders: `Measurement.look` sets them once it knows how long a
+    sample takes.
     """
     cases = (Case("", target, {"target": target, "collate_fn": collate_fn}),)
     return Scenario(
@@ -191,4 +226,6 @@ def scenario(target: str, collate_fn: str | None = None) -> Scenario:
 # Trials find these by name. The dataset is in the parameters of the case.
 SCENARIO = scenario("")
 SEARCH = replace(SCENARIO, name="dataset-search", measure=search, metrics=(), patience=PATIENCE)
-LOOK = replace(SCENARIO, name="dataset-look", measure=look, metrics=("overhead_us",), patience=LOOK_PATIENCE)
+LOOK = replace(
+    SCENARIO, name="dataset-look", measure=look, metrics=("overhead_us",), patience=LOOK_PATIENCE
+)

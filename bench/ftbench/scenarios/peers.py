@@ -1,8 +1,8 @@
 """The group `peers`: this loader against torch's DataLoader, torchdata.nodes, spdl and a bare loop.
 
-The samples are JPEGs, and cheap samples of several shapes, with which the loader's own cost shows. This loader chooses
-to copy samples into the batch one by one, or to stack all of them. The variant loader-stack always stacks, to test
-whether the choice is right.
+The samples are JPEGs, and cheap samples of several shapes, with which the loader's own cost shows.
+This loader chooses to copy samples into the batch one by one, or to stack all of them. The variant
+loader-stack always stacks, to test whether the choice is right.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from typing import Any
 
 from ftbench.measure import epochs
 from ftbench.plan.case import Amount
-from ftbench.plan.comparisons import FT, GIL, NODES, SPDL, THREADS, TORCH, Comparison, ComparisonPlan
+from ftbench.plan.comparisons import (
+    FT,
+    GIL,
+    NODES,
+    SPDL,
+    THREADS,
+    TORCH,
+    Comparison,
+    ComparisonPlan,
+)
 from ftbench.plan.scenario import Scenario, Task
 from ftbench.scenarios import memory, raw, spdl_io
 from ftbench.scenarios.pillow import DecodedImages, PillowDataset, of_images
@@ -52,14 +61,20 @@ MAKE: dict[str, Callable[[Made, int], Any]] = {
         {name: of.tensor((512,), index) for name in ("ids", "mask", "types")} | {"label": index}
     ),
     "shapes-medium": lambda of, index: of.tensor((16_384,), float(index)),
-    "shapes-leaves": lambda of, index: tuple(of.array(65_536, index + leaf, of.float32) for leaf in range(4)),
+    "shapes-leaves": lambda of, index: tuple(
+        of.array(65_536, index + leaf, of.float32) for leaf in range(4)
+    ),
     # Of one length within a batch, as with bucketing by length.
-    "shapes-ragged": lambda of, index: of.tensor((10_240 + 1024 * (index // of.batch_size * 7 % 21),), float(index)),
+    "shapes-ragged": lambda of, index: of.tensor(
+        (10_240 + 1024 * (index // of.batch_size * 7 % 21),), float(index)
+    ),
 }
 
 
 def images(task: Task) -> PillowDataset:
-    """Return the dataset of images, decoded by ftloader.decode for variant loader-decode, otherwise by Pillow."""
+    """Return the dataset of images, decoded by ftloader.decode for variant loader-decode, otherwise
+    by Pillow.
+    """
     return (DecodedImages if task.variant == "loader-decode" else PillowDataset)(task.paths)
 
 
@@ -89,14 +104,21 @@ SHAPE = (
     _asked(FT, TORCH, "in all, against torch's processes"),
     _asked(FT, replace(FT, variant="loader-stack"), "the loader's choice of how to collate"),
 )
-MEMORY = (_asked(FT, TORCH, "samples that are all memory"), Comparison(FT, NODES), Comparison(FT, SPDL))
+MEMORY = (
+    _asked(FT, TORCH, "samples that are all memory"),
+    Comparison(FT, NODES),
+    Comparison(FT, SPDL),
+)
 
 
-def _pillow(batch_size: int, batches: int, turns: int, plan: tuple[Comparison, ...], seconds: float) -> Scenario:
+def _pillow(
+    batch_size: int, batches: int, turns: int, plan: tuple[Comparison, ...], seconds: float
+) -> Scenario:
     return of_images(
         name=f"peers-pillow-{batch_size}",
         group=NAME,
-        description=f"JPEG decoding with Pillow, 640x408, plain dataset, batches of {batch_size} in a full run",
+        description=f"JPEG decoding with Pillow, 640x408, plain dataset, batches of {batch_size} "
+        f"in a full run",
         dataset=images,
         measure=epochs.measure,
         metrics=METRICS,
@@ -134,17 +156,23 @@ SCENARIOS = (
     _pillow(512, 3, 2, DECODING, 400),
     spdl_io.SCENARIO,
     replace(
-        _cheap("raw", "one 2048x1024 int16 array from a file in the page cache", 4 << 20, MEMORY, 8, 30),
+        _cheap(
+            "raw", "one 2048x1024 int16 array from a file in the page cache", 4 << 20, MEMORY, 8, 30
+        ),
         dataset=lambda task: raw.Shards(task.paths, 4 << 20),
         source="shards",
         quick=Amount(batch_size=4, batches_per_worker=20, turns=2, seconds=40),
     ),
     _cheap("overhead-int", "one int", 8, COST, 256, 500, "overhead_us"),
     _cheap("overhead-tensor", "one float32 tensor of 16 values", 64, COST, 256, 250, "overhead_us"),
-    _cheap("shapes-tokens", "three int64 tensors of 512 values and a label", 12_296, SHAPE, 64, 400),
+    _cheap(
+        "shapes-tokens", "three int64 tensors of 512 values and a label", 12_296, SHAPE, 64, 400
+    ),
     _cheap("shapes-medium", "one float32 tensor of 64 KiB", 64 << 10, SHAPE, 64, 400),
     _cheap("shapes-leaves", "four float32 arrays of 256 KiB", 1 << 20, SHAPE, 64, 60),
-    _cheap("shapes-ragged", "one float32 tensor of 40 to 120 KiB, by batch", 80 << 10, SHAPE, 64, 300),
+    _cheap(
+        "shapes-ragged", "one float32 tensor of 40 to 120 KiB, by batch", 80 << 10, SHAPE, 64, 300
+    ),
     of_images(
         name="peers-startup",
         group=NAME,
@@ -153,7 +181,10 @@ SCENARIOS = (
         measure=epochs.measure,
         metrics=("time_to_first_batch",),
         plan=ComparisonPlan(
-            (_asked(FT, TORCH, "all workers at the first batch, and none to fork"), Comparison(FT, NODES))
+            (
+                _asked(FT, TORCH, "all workers at the first batch, and none to fork"),
+                Comparison(FT, NODES),
+            )
         ),
         full=Amount(batch_size=128, batches_per_worker=2, seconds=130),
         quick=Amount(batch_size=32, batches_per_worker=2, seconds=40),

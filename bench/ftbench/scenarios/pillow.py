@@ -1,7 +1,9 @@
-"""JPEG decoding with Pillow: the experiment of "Improved Data Loading with Threads", NVIDIA Technical Blog, 2024.
+"""JPEG decoding with Pillow: the experiment of "Improved Data Loading with Threads", NVIDIA
+Technical Blog, 2024.
 
-The work after decoding determines how many bytes are copied. So there are three cases: the article's (the pixels become
-an array, then part of a batch), the decoder alone, and the usual pipeline, which makes the pictures smaller.
+The work after decoding determines how many bytes are copied. So there are three cases: the
+article's (the pixels become an array, then part of a batch), the decoder alone, and the usual
+pipeline, which makes the pictures smaller.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ GRID = 8
 
 
 class PillowDataset:
-    """Dataset of RGB images, resized (bilinear) if they have another size: sample i is a (408, 640, 3) uint8 array."""
+    """Dataset of RGB images, resized (bilinear) if they have another size: sample i is a (408, 640,
+    3) uint8 array.
+    """
 
     def __init__(self, paths: list[str]):
         import numpy
@@ -44,7 +48,9 @@ class PillowDataset:
 
 
 class DecodedImages(PillowDataset):
-    """Dataset like PillowDataset, bit for bit, but decoded by ftloader.decode, straight into the batch if possible."""
+    """Dataset like PillowDataset, bit for bit, but decoded by ftloader.decode, straight into the
+    batch if possible.
+    """
 
     def __init__(self, paths: list[str], backend: str = "auto"):
         from PIL import Image
@@ -64,7 +70,9 @@ class DecodedImages(PillowDataset):
 
 
 class DecodedOnly(PillowDataset):
-    """Dataset of images that are only decoded. Sample i has a few pixels of image i: an (8, 8, 3) uint8 array."""
+    """Dataset of images that are only decoded. Sample i has a few pixels of image i: an (8, 8, 3)
+    uint8 array.
+    """
 
     def __getitem__(self, index: int):
         with self._open(self._paths[index]) as file:
@@ -72,7 +80,9 @@ class DecodedOnly(PillowDataset):
 
 
 class Resized(PillowDataset):
-    """Dataset of images resized for a classifier: sample i is a (224, 224, 3) uint8 array (bilinear)."""
+    """Dataset of images resized for a classifier: sample i is a (224, 224, 3) uint8 array
+    (bilinear).
+    """
 
     def __getitem__(self, index: int):
         with self._open(self._paths[index]) as file:
@@ -81,12 +91,22 @@ class Resized(PillowDataset):
 
 
 DATASETS = {"all": PillowDataset, "some": DecodedOnly, "resized": Resized}
-# The first case is the article's. It has no name, so that its candidates have the same keys as in runs from before
-# there were cases, and can be compared with them.
+# The first case is the article's. It has no name, so that its candidates have the same keys as in
+# runs from before there were cases, and can be compared with them.
 CASES = (
     Case("", "decode, convert to an RGB array"),
-    Case("decode", "decode only, pixels stay in Pillow", {"pixels": "some"}, sample_bytes=GRID * GRID * 3),
-    Case("resize", f"decode, convert, resize to {SIDE}x{SIDE}", {"pixels": "resized"}, sample_bytes=SIDE * SIDE * 3),
+    Case(
+        "decode",
+        "decode only, pixels stay in Pillow",
+        {"pixels": "some"},
+        sample_bytes=GRID * GRID * 3,
+    ),
+    Case(
+        "resize",
+        f"decode, convert, resize to {SIDE}x{SIDE}",
+        {"pixels": "resized"},
+        sample_bytes=SIDE * SIDE * 3,
+    ),
 )
 
 
@@ -96,7 +116,9 @@ def dataset(task: Task) -> PillowDataset:
 
 
 # A scenario of these images, with the defaults of all such scenarios.
-of_images = functools.partial(Scenario, sample_bytes=HEIGHT * WIDTH * 3, source="images", dataset=dataset)
+of_images = functools.partial(
+    Scenario, sample_bytes=HEIGHT * WIDTH * 3, source="images", dataset=dataset
+)
 
 SCENARIO = of_images(
     name="pillow",

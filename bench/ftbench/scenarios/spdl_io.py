@@ -1,4 +1,6 @@
-"""spdl with FFmpeg as the decoder. FFmpeg's pixels differ from Pillow's, so each decoder is a case of its own."""
+"""spdl with FFmpeg as the decoder. FFmpeg's pixels differ from Pillow's, so each decoder is a case
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from ftbench.scenarios.pillow import HEIGHT, WIDTH, DecodedImages, PillowDataset
 
 
 class FfmpegImages(PillowDataset):
-    """Dataset of RGB images decoded by spdl.io, resized if they have another size: a (408, 640, 3) uint8 array each."""
+    """Dataset of RGB images decoded by spdl.io, resized if they have another size: a (408, 640, 3)
+    uint8 array each.
+    """
 
     def __init__(self, paths: list[str]):
         import spdl.io
@@ -23,7 +27,9 @@ class FfmpegImages(PillowDataset):
         self._load, self._load_all = spdl.io.load_image, spdl.io.load_image_batch
         self._to_numpy, self._to_torch = spdl.io.to_numpy, spdl.io.to_torch
         # Without padding, a filter that only converts the colours of pictures that have this size.
-        self._filter = spdl.io.get_video_filter_desc(scale_width=WIDTH, scale_height=HEIGHT, scale_mode=None)
+        self._filter = spdl.io.get_video_filter_desc(
+            scale_width=WIDTH, scale_height=HEIGHT, scale_mode=None
+        )
 
     def __getitem__(self, index: int):
         return self._to_numpy(self._load(self._paths[index], filter_desc=self._filter))
@@ -31,11 +37,14 @@ class FfmpegImages(PillowDataset):
     def batch(self, indices: Sequence[int]) -> Any:
         """Return the images as one (N, 408, 640, 3) uint8 tensor, put together by spdl.io."""
         paths = [self._paths[index] for index in indices]
-        return self._to_torch(self._load_all(paths, width=None, height=None, filter_desc=self._filter))
+        return self._to_torch(
+            self._load_all(paths, width=None, height=None, filter_desc=self._filter)
+        )
 
 
 def images(task: Task) -> PillowDataset:
-    """Return the dataset that decodes the images: with ftloader.decode for the variant loader-decode.
+    """Return the dataset that decodes the images: with ftloader.decode for the variant
+    loader-decode.
 
     For the other variants, the case says whether FFmpeg or Pillow is the decoder.
     """
@@ -52,7 +61,8 @@ def without_ffmpeg() -> str | None:
         spdl.io.demux_config()  # the first call loads FFmpeg's libraries
     except Exception as error:  # spdl.io lists all libraries that it tried
         return (
-            f"spdl.io cannot load FFmpeg's shared libraries ({type(error).__name__}): sudo apt-get install ffmpeg; for "
+            f"spdl.io cannot load FFmpeg's shared libraries ({type(error).__name__}): sudo "
+            f"apt-get install ffmpeg; for "
             "containers, in an image made from ft-env"
         )
     return None
@@ -62,18 +72,24 @@ _io, _ours = Side("ft", "spdl-io", case="ffmpeg"), replace(FT, case="")
 SCENARIO = of_images(
     name="peers-spdl-io",
     group="peers",
-    description="JPEG decoding, 640x408, plain dataset: Pillow, or FFmpeg through spdl.io, whose pixels differ",
+    description="JPEG decoding, 640x408, plain dataset: Pillow, or FFmpeg through spdl.io, whose "
+    "pixels differ",
     dataset=images,
     measure=epochs.measure,
     metrics=epochs.METRICS,
     plan=ComparisonPlan(
         (
             Comparison(_ours, _io, "Pillow against spdl's decoder and pipeline", asked=True),
-            Comparison(replace(_ours, variant="loader-decode"), _io, why="ftloader.decode against them"),
+            Comparison(
+                replace(_ours, variant="loader-decode"), _io, why="ftloader.decode against them"
+            ),
             Comparison(replace(_ours, case="ffmpeg"), _io, why="the same decoder, in this loader"),
             Comparison(_ours, replace(SPDL, case=""), why="spdl-core around Pillow"),
         ),
-        (Case("", "Pillow", {"decoder": "pillow"}), Case("ffmpeg", "FFmpeg (spdl.io)", {"decoder": "ffmpeg"})),
+        (
+            Case("", "Pillow", {"decoder": "pillow"}),
+            Case("ffmpeg", "FFmpeg (spdl.io)", {"decoder": "ffmpeg"}),
+        ),
     ),
     case_axis="decoder",
     unavailable=without_ffmpeg,

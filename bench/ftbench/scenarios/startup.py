@@ -1,8 +1,9 @@
 """The wait of a training loop for its first batch, and from one epoch to the next.
 
-Threads start quickly. A forked worker copies page tables. A spawned worker is a new interpreter that imports what the
-dataset needs (torch alone takes a second) and unpickles the dataset. A worker of a fork server does the same; the
-server is started once. With `persistent_workers=True` workers start once, not in every epoch.
+Threads start quickly. A forked worker copies page tables. A spawned worker is a new interpreter
+that imports what the dataset needs (torch alone takes a second) and unpickles the dataset. A worker
+of a fork server does the same; the server is started once. With `persistent_workers=True` workers
+start once, not in every epoch.
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ import time
 from ftbench.measure import checksums
 from ftbench.measure.loaders import open_loader
 from ftbench.plan.case import Amount, Case
-from ftbench.plan.comparisons import FT, GIL, METHODS, PROCESSES, SPAWN, Comparison, ComparisonPlan, Side
+from ftbench.plan.comparisons import (
+    FT,
+    GIL,
+    METHODS,
+    PROCESSES,
+    SPAWN,
+    Comparison,
+    ComparisonPlan,
+    Side,
+)
 from ftbench.plan.scenario import Scenario, Task
 
 MIB = 1024 * 1024
@@ -21,7 +31,9 @@ VALUES, ITEM_BYTES = 1024, 8
 
 
 class Table:
-    """Dataset of the rows of a table of `size` bytes, such as annotations: sample i is a row of 1024 int64."""
+    """Dataset of the rows of a table of `size` bytes, such as annotations: sample i is a row of
+    1024 int64.
+    """
 
     def __init__(self, size: int):
         import numpy
@@ -36,10 +48,12 @@ class Table:
 
 
 def measure(task: Task) -> dict:
-    """Load an epoch and the first batch of a second epoch, without and then with persistent workers.
+    """Load an epoch and the first batch of a second epoch, without and then with persistent
+    workers.
 
-    Returns the metrics time_to_first_batch (s, of a new loader), epoch_gap (s, from the last batch of an epoch to the
-    first batch of the next, with new workers) and epoch_gap_persistent (the same with persistent workers).
+    Returns the metrics time_to_first_batch (s, of a new loader), epoch_gap (s, from the last batch
+    of an epoch to the first batch of the next, with new workers) and epoch_gap_persistent (the same
+    with persistent workers).
     """
     data, samples = task.dataset(), task.batches * task.batch_size
     seen, started, gaps = checksums.Seen(), [], []
@@ -60,28 +74,46 @@ def measure(task: Task) -> dict:
             del epoch
     _end_fork_server()
     return {
-        "metrics": {"time_to_first_batch": started[0], "epoch_gap": gaps[0], "epoch_gap_persistent": gaps[1]},
+        "metrics": {
+            "time_to_first_batch": started[0],
+            "epoch_gap": gaps[0],
+            "epoch_gap_persistent": gaps[1],
+        },
         **seen.result(samples, last),
         "batches": len(seen.rows) - 2,
     }
 
 
 def _end_fork_server() -> None:
-    """End the fork server, if one runs. Otherwise it outlives the trial, and its workers' CPU time is not counted."""
+    """End the fork server, if one runs. Otherwise it outlives the trial, and its workers' CPU time
+    is not counted.
+    """
     module = sys.modules.get("multiprocessing.forkserver")
     if module is not None:
         module._forkserver._stop()  # there is no public function; CPython's own tests call this one
 
 
 def _case(name: str, size: int) -> Case:
-    return Case(name, f"a dataset of {name.replace('-', ' ')}", {"bytes": size}, float(size), dataset_bytes=size)
+    return Case(
+        name,
+        f"a dataset of {name.replace('-', ' ')}",
+        {"bytes": size},
+        float(size),
+        dataset_bytes=size,
+    )
 
 
-CASES = (_case("1-MiB", MIB), _case("256-MiB", 256 * MIB), _case("32-MiB", 32 * MIB), _case("1-GiB", 1024 * MIB))
+CASES = (
+    _case("1-MiB", MIB),
+    _case("256-MiB", 256 * MIB),
+    _case("32-MiB", 32 * MIB),
+    _case("1-GiB", 1024 * MIB),
+)
 
 SCENARIO = Scenario(
     name="startup",
-    question="how long until the first batch, and from epoch to epoch, with a dataset of 1 MB to 1 GB to ship?",
+    question="how long until the first batch, and from epoch to epoch, with a dataset of 1 MB "
+    "to 1 GB to ship?",
     description="time to the first batch and between epochs, workers started in every way",
     sample_bytes=VALUES * ITEM_BYTES,
     dataset=lambda task: Table(task.parameters["bytes"]),

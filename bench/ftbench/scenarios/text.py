@@ -1,8 +1,9 @@
 """Tokenising text in Python: work that holds the GIL.
 
-Sample i is a line of JSON. Its text is split into words, and the words into pieces of a vocabulary by the longest
-match, as in WordPiece (Schuster and Nakajima, "Japanese and Korean Voice Search", ICASSP 2012). Every step is Python
-code or a function that holds the GIL, so threads can gain only without it.
+Sample i is a line of JSON. Its text is split into words, and the words into pieces of a vocabulary
+by the longest match, as in WordPiece (Schuster and Nakajima, "Japanese and Korean Voice Search",
+ICASSP 2012). Every step is Python code or a function that holds the GIL, so threads can gain only
+without it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ UNKNOWN = 1
 
 
 class Texts:
-    """Dataset of tokenised texts, the same in every trial: sample i has LENGTH token ids and a mask, int64 tensors."""
+    """Dataset of tokenised texts, the same in every trial: sample i has LENGTH token ids and a
+    mask, int64 tensors.
+    """
 
     def __init__(self):
         import torch
@@ -37,7 +40,12 @@ class Texts:
         self._ids = {piece: number for number, piece in enumerate(pieces, UNKNOWN + 1)}
         names = list(pieces)
         self._lines = [
-            json.dumps({"id": number, "text": " ".join("".join(draw.choices(names, k=2)) for _ in range(WORDS))})
+            json.dumps(
+                {
+                    "id": number,
+                    "text": " ".join("".join(draw.choices(names, k=2)) for _ in range(WORDS)),
+                }
+            )
             for number in range(DOCUMENTS)
         ]
         self._words = re.compile(r"\w+")

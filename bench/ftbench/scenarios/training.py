@@ -1,4 +1,6 @@
-"""A whole training: a small network trained on JPEGs through each loader, with the loss of each step."""
+"""A whole training: a small network trained on JPEGs through each loader, with the loss of each
+step.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,17 @@ from ftbench.measure.checksums import whole
 from ftbench.measure.gpu import where_trained
 from ftbench.measure.loaders import open_loader
 from ftbench.plan.case import Amount
-from ftbench.plan.comparisons import FT, GIL, NODES, SPDL, THREADS, TORCH, Comparison, ComparisonPlan, Side
+from ftbench.plan.comparisons import (
+    FT,
+    GIL,
+    NODES,
+    SPDL,
+    THREADS,
+    TORCH,
+    Comparison,
+    ComparisonPlan,
+    Side,
+)
 from ftbench.plan.scenario import Scenario, Task
 from ftrun import cgroup
 
@@ -31,13 +43,14 @@ def steps_per_epoch(task: Task) -> int:
 def measure(task: Task) -> dict:
     """Train the same network for EPOCHS epochs on the loader's batches.
 
-    Returns the metrics epoch_seconds and utilisation, means over the epochs after the first. Utilisation (%) is the
-    share of the time in which the accelerator had a step to work on. Without an accelerator, utilisation is the share
-    of the usable CPUs that was busy with this process and its workers, on average. Distributions: `loss` (a curve over
-    steps) and `epoch` (s).
+    Returns the metrics epoch_seconds and utilisation, means over the epochs after the first.
+    Utilisation (%) is the share of the time in which the accelerator had a step to work on. Without
+    an accelerator, utilisation is the share of the usable CPUs that was busy with this process and
+    its workers, on average. Distributions: `loss` (a curve over steps) and `epoch` (s).
 
-    Losses depend only on the batches and the seed, bit for bit: one thread computes, with torch's deterministic
-    algorithms. So the result's `rows` has the checksums of all batches, then those of all losses.
+    Losses depend only on the batches and the seed, bit for bit: one thread computes, with torch's
+    deterministic algorithms. So the result's `rows` has the checksums of all batches, then those of
+    all losses.
     """
     import torch
 
@@ -73,8 +86,15 @@ def measure(task: Task) -> dict:
     return {
         "metrics": {"epoch_seconds": fmean(times[1:]), "utilisation": fmean(used[1:])},
         "distributions": {
-            name: {"unit": unit, "values": values, "over": {"title": over, "values": list(range(1, len(values) + 1))}}
-            for name, unit, values, over in (("loss", "nats", losses, "step"), ("epoch", "s", times, "epoch"))
+            name: {
+                "unit": unit,
+                "values": values,
+                "over": {"title": over, "values": list(range(1, len(values) + 1))},
+            }
+            for name, unit, values, over in (
+                ("loss", "nats", losses, "step"),
+                ("epoch", "s", times, "epoch"),
+            )
         },
         "samples": EPOCHS * per_epoch,
         "batches": len(checksums),
@@ -85,7 +105,9 @@ def measure(task: Task) -> dict:
 
 
 def cpus_busy() -> float:
-    """Return the CPU time (s) of this process and its workers so far, divided by the number of usable CPUs."""
+    """Return the CPU time (s) of this process and its workers so far, divided by the number of
+    usable CPUs.
+    """
     return cpu_seconds() / cgroup.usable_cpus()
 
 
@@ -96,7 +118,9 @@ class Accelerator:
         self._spans: list[list[Any]] = []
 
     def steps(self, batches: Iterable) -> Iterator:
-        """Yield the batches of an epoch; record on the device when the step with each batch starts and ends."""
+        """Yield the batches of an epoch; record on the device when the step with each batch starts
+        and ends.
+        """
         import torch
 
         for batch in batches:
@@ -119,7 +143,9 @@ SIDE = 64
 
 
 class Quadrants:
-    """Dataset of random crops of photographs, labelled with the brightest quadrant: (uint8 (3, 64, 64), int 0 to 3)."""
+    """Dataset of random crops of photographs, labelled with the brightest quadrant: (uint8 (3, 64,
+    64), int 0 to 3).
+    """
 
     def __init__(self, paths: list[str], per_epoch: int, epochs: int, seed: int):
         import numpy
@@ -127,9 +153,14 @@ class Quadrants:
         from PIL import Image
 
         self._open, self._bilinear = Image.open, Image.Resampling.BILINEAR
-        self._generator, self._array, self._tensor = numpy.random.default_rng, numpy.array, torch.from_numpy
+        self._generator, self._array, self._tensor = (
+            numpy.random.default_rng,
+            numpy.array,
+            torch.from_numpy,
+        )
         self._paths, self._seed = tuple(paths), seed
-        # Shuffle and crops depend on the seed and the index alone. An epoch has the next `per_epoch` samples.
+        # Shuffle and crops depend on the seed and the index alone. An epoch has the next
+        # `per_epoch` samples.
         self._order = tuple(
             int(image)
             for epoch in range(epochs)
@@ -144,7 +175,10 @@ class Quadrants:
         with self._open(self._paths[self._order[index]]) as file:
             image = file.convert("RGB")
         side = int(min(image.size) * random.uniform(0.6, 1.0))
-        left, top = random.integers(image.width - side + 1), random.integers(image.height - side + 1)
+        left, top = (
+            random.integers(image.width - side + 1),
+            random.integers(image.height - side + 1),
+        )
         image = image.resize((SIDE, SIDE), self._bilinear, (left, top, left + side, top + side))
         pixels = self._array(image)
         if random.random() < 0.5:
@@ -183,7 +217,9 @@ SCENARIO = Scenario(
     description="a small convolutional network trained on augmented JPEG crops for some epochs",
     sample_bytes=3 * SIDE * SIDE + 8,
     source="images",
-    dataset=lambda task: Quadrants(task.paths, steps_per_epoch(task) * task.batch_size, EPOCHS, SEED),
+    dataset=lambda task: Quadrants(
+        task.paths, steps_per_epoch(task) * task.batch_size, EPOCHS, SEED
+    ),
     measure=measure,
     metrics=("epoch_seconds", "utilisation"),
     plan=ComparisonPlan(
@@ -191,7 +227,9 @@ SCENARIO = Scenario(
             Comparison(FT, TORCH, "in all, against torch's processes"),
             Comparison(FT, GIL, "the same loader with processes"),
             Comparison(FT, THREADS["ft-gil"], "effect of the GIL"),
-            Comparison(THREADS["ft-gil"], THREADS["gil"], "cost of the free-threaded build", quick=""),
+            Comparison(
+                THREADS["ft-gil"], THREADS["gil"], "cost of the free-threaded build", quick=""
+            ),
             Comparison(THREADS["gil"], GIL, "where the GIL is", quick=""),
             Comparison(FT, Side("ft", "serial", workers=0), "what the workers bring", quick=""),
             Comparison(FT, NODES, quick=""),

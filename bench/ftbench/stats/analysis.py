@@ -24,22 +24,35 @@ class AnalysedScenario(Scenario):
         return METRICS[self.metrics[0]]
 
     def compared(self, metric: str = "") -> list[Comparison]:
-        """Return the comparisons in *metric* (default: the main one) whose two candidates loaded the same samples."""
+        """Return the comparisons in *metric* (default: the main one) whose two candidates loaded
+        the same samples.
+        """
         name = metric or self.metrics[0]
-        return [c for c in self.comparisons if c.metric == name and c.estimate.verdict != Verdict.OTHER_SAMPLES]
+        return [
+            c
+            for c in self.comparisons
+            if c.metric == name and c.estimate.verdict != Verdict.OTHER_SAMPLES
+        ]
 
     def principal(self, metric: str = "") -> list[Comparison]:
         """Return the comparisons in *metric* (default: the main one) that matter most.
 
-        These are all comparisons that the run was made for (`asked`). In addition, they are the comparisons with the
-        most workers, for each kind (Pair.kind) and each two sides. From these, the kind "scaling" is left out if there
-        is another kind, and the kind "method" is left out if a headline compares threads with processes.
+        These are all comparisons that the run was made for (`asked`). In addition, they are the
+        comparisons with the most workers, for each kind (Pair.kind) and each two sides. From these,
+        the kind "scaling" is left out if there is another kind, and the kind "method" is left out
+        if a headline compares threads with processes.
         """
         comparisons = self.compared(metric)
-        most = {c.sides: c.numerator.workers for c in sorted(comparisons, key=lambda c: c.numerator.workers)}
+        most = {
+            c.sides: c.numerator.workers
+            for c in sorted(comparisons, key=lambda c: c.numerator.workers)
+        }
         # Charts show how a candidate scales.
         implied = {"scaling"} if len({c.kind for c in comparisons}) > 1 else set()
-        if any(c.kind == "headline" and c.numerator.variant != c.denominator.variant != "serial" for c in comparisons):
+        if any(
+            c.kind == "headline" and c.numerator.variant != c.denominator.variant != "serial"
+            for c in comparisons
+        ):
             implied.add("method")
         return [
             c
@@ -56,7 +69,9 @@ class Analysis:
     scenarios: list[AnalysedScenario]
     waterfalls: list[Waterfall]
     hours: dict[tuple[str, str], dict[str, Hours]] = field(default_factory=dict)
-    """{(scenario, case): {step of the waterfall, or IN_ALL: its ratio at all hours}}; empty if no runs were sought."""
+    """{(scenario, case): {step of the waterfall, or IN_ALL: its ratio at all hours}}; empty if no
+    runs were sought.
+    """
 
     def scenario(self, name: str) -> AnalysedScenario:
         """Return the scenario of this name."""
@@ -70,8 +85,13 @@ class Analysis:
 
 
 def analyse(results: Results) -> Analysis:
-    """Compute the comparisons, verdicts and waterfalls of a run; return them with the run's results."""
-    scenarios = [AnalysedScenario(**vars(record), comparisons=compared(record)) for record in results.scenarios]
+    """Compute the comparisons, verdicts and waterfalls of a run; return them with the run's
+    results.
+    """
+    scenarios = [
+        AnalysedScenario(**vars(record), comparisons=compared(record))
+        for record in results.scenarios
+    ]
     comparisons = itertools.chain.from_iterable(scenario.comparisons for scenario in scenarios)
     judge(comparison.estimate for comparison in comparisons)
     falls: list[Waterfall] = []

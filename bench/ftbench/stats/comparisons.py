@@ -1,4 +1,6 @@
-"""Comparisons of candidates: ratios, and verdicts that allow for the number of comparisons in the run."""
+"""Comparisons of candidates: ratios, and verdicts that allow for the number of comparisons in the
+run.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +38,17 @@ class Comparison:
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """The kind, and of both candidates configuration and variant: equal for all numbers of workers and cases."""
+        """The kind, and of both candidates configuration and variant: equal for all numbers of
+        workers and cases.
+        """
         a, b = self.numerator, self.denominator
         return self.kind, a.config, a.variant, b.config, b.variant
 
     @property
     def advantage(self) -> tuple[float, float | None, float | None]:
-        """(ratio, low, high), inverted if lower values are better: above 1, the numerator is the better candidate."""
+        """(ratio, low, high), inverted if lower values are better: above 1, the numerator is the
+        better candidate.
+        """
         if METRICS[self.metric].best == "higher":
             return self.estimate.ratio, self.estimate.low, self.estimate.high
         low, high = self.estimate.low, self.estimate.high
@@ -51,12 +57,18 @@ class Comparison:
 
 def of_two(scenario: Scenario, numerator: str, denominator: str, metric: str) -> Ratio:
     """Return the ratio of two candidates (keys) in a metric, with its interval over the rounds."""
-    numerators, denominators = (scenario.in_each_process(key, metric) for key in (numerator, denominator))
-    return ratio(numerators, denominators, turns.predicted(scenario, metric, numerator, denominator))
+    numerators, denominators = (
+        scenario.in_each_process(key, metric) for key in (numerator, denominator)
+    )
+    return ratio(
+        numerators, denominators, turns.predicted(scenario, metric, numerator, denominator)
+    )
 
 
 def compared(scenario: Scenario) -> list[Comparison]:
-    """Return a scenario's comparisons, those in its main metric first. Their verdicts are not final: see `judge`."""
+    """Return a scenario's comparisons, those in its main metric first. Their verdicts are not
+    final: see `judge`.
+    """
     comparisons = []
     first = scenario.metrics[0]
     for metric in scenario.metrics:
@@ -64,7 +76,9 @@ def compared(scenario: Scenario) -> list[Comparison]:
             if pair.first_only and metric != first:
                 continue
             estimate = of_two(scenario, pair.numerator, pair.denominator, metric)
-            estimate.asked = pair.asked and (metric == first or metric == CPU and pair.kind in (STEP, TOTAL))
+            estimate.asked = pair.asked and (
+                metric == first or metric == CPU and pair.kind in (STEP, TOTAL)
+            )
             comparisons.append(
                 Comparison(
                     estimate=estimate,
@@ -79,7 +93,9 @@ def compared(scenario: Scenario) -> list[Comparison]:
 
 
 def level(scenario: Scenario, key: str, metric: str) -> Ratio:
-    """Return a candidate's mean of a metric that is itself a ratio, such as step_over_max, with its interval."""
+    """Return a candidate's mean of a metric that is itself a ratio, such as step_over_max, with its
+    interval.
+    """
     values = scenario.in_each_process(key, metric)
     return ratio(values, [1.0] * len(values), turns.predicted(scenario, metric, key))
 
@@ -87,9 +103,9 @@ def level(scenario: Scenario, key: str, metric: str) -> Ratio:
 def judge(ratios: Iterable[Ratio]) -> None:
     """Set the adjusted p-values (q) and the verdicts of all ratios of a run.
 
-    Ratios that the run was made for (`asked`) keep their p-values. The p-values of all others are adjusted
-    together (Benjamini and Hochberg). Ratios of fewer than FEWEST_ROUNDS rounds take no part in this, since they
-    cannot show a difference.
+    Ratios that the run was made for (`asked`) keep their p-values. The p-values of all others are
+    adjusted together (Benjamini and Hochberg). Ratios of fewer than FEWEST_ROUNDS rounds take no
+    part in this, since they cannot show a difference.
     """
     from scipy.stats import false_discovery_control
 
@@ -98,19 +114,28 @@ def judge(ratios: Iterable[Ratio]) -> None:
         r.q = r.p if r.asked else None
     explored = [r for r in ratios if not r.asked and r.n >= FEWEST_ROUNDS and r.p is not None]
     if explored:
-        for r, q in zip(explored, false_discovery_control([r.p for r in explored], method="bh"), strict=True):
+        for r, q in zip(
+            explored, false_discovery_control([r.p for r in explored], method="bh"), strict=True
+        ):
             r.q = float(q)
     for r in ratios:
         r.verdict = verdict(r)
 
 
 def more_minutes(scenario: Scenario, c: Change, metric: str = "") -> int | None:
-    """Estimate the minutes of further rounds that would settle an undecided ratio in *metric* (default: the main one).
+    """Estimate the minutes of further rounds that would settle an undecided ratio in *metric*
+    (default: the main one).
 
-    Return None for any other ratio, and 0 if settling it would take too long. If the true difference is as large as the
-    one seen here, a run that is longer by the returned minutes would show it with a probability of 80%.
+    Return None for any other ratio, and 0 if settling it would take too long. If the true
+    difference is as large as the one seen here, a run that is longer by the returned minutes would
+    show it with a probability of 80%.
     """
-    if c.verdict != Verdict.NO_DIFFERENCE or c.low is None or c.high is None or c.resolution is None:
+    if (
+        c.verdict != Verdict.NO_DIFFERENCE
+        or c.low is None
+        or c.high is None
+        or c.resolution is None
+    ):
         return None
     if not c.low <= 1 <= c.high or negligible(c.low, c.high):
         return None
@@ -120,5 +145,9 @@ def more_minutes(scenario: Scenario, c: Change, metric: str = "") -> int | None:
         resolution, times = resolution - turns.UNSEEN, turns.ENOUGH_TURNS / few
     if far * math.sqrt(MOST_MORE) < resolution:
         return 0
-    more = (max(times, (resolution / far) ** 2) - 1) * sum(finished.seconds for finished in scenario.rounds) / 60
+    more = (
+        (max(times, (resolution / far) ** 2) - 1)
+        * sum(finished.seconds for finished in scenario.rounds)
+        / 60
+    )
     return max(1, math.ceil(more)) if more <= MOST_MINUTES else 0

@@ -1,11 +1,13 @@
-"""The deviation between runs of one machine at different hours, which no interval of a single run holds.
+"""The deviation between runs of one machine at different hours, which no interval of a single run
+holds.
 
-The rounds of a run share its hour: the state of the processor, of the memory and of other virtual machines. Ratios of
-kept runs of unchanged software on one machine had a standard deviation of 3% (of the logarithm) between runs within
-days, and of 6% over weeks. So an interval of one run held the mean of its machine's runs in 68% of simulated runs.
+The rounds of a run share its hour: the state of the processor, of the memory and of other virtual
+machines. Ratios of kept runs of unchanged software on one machine had a standard deviation of 3%
+(of the logarithm) between runs within days, and of 6% over weeks. So an interval of one run held
+the mean of its machine's runs in 68% of simulated runs.
 
-Few runs say little of a deviation. So their variance is averaged with the usual one, which weighs as much as
-USUAL_RUNS further runs (the moderated t: Smyth, Stat. Appl. Genet. Mol. Biol. 3, 2004).
+Few runs say little of a deviation. So their variance is averaged with the usual one, which weighs
+as much as USUAL_RUNS further runs (the moderated t: Smyth, Stat. Appl. Genet. Mol. Biol. 3, 2004).
 """
 
 import math
@@ -16,8 +18,8 @@ from typing import NamedTuple
 from ftbench.stats.random_effects import random_effects
 from ftbench.stats.statistics import exponential
 
-# Standard deviations of a logarithm between two runs of one machine, if no runs tell it: of a ratio, and of a value.
-# The second is that of six kept runs beside other load (docs/results).
+# Standard deviations of a logarithm between two runs of one machine, if no runs tell it: of a
+# ratio, and of a value. The second is that of six kept runs beside other load (docs/results).
 USUAL, USUAL_OF_VALUES = 0.03, 0.15
 USUAL_RUNS = 4
 # With fewer runs, nothing is said of other hours.
@@ -44,7 +46,9 @@ class Hours:
 
 
 class Deviation(NamedTuple):
-    """Variance of a logarithm between runs of one machine, with its degrees of freedom (infinite: assumed)."""
+    """Variance of a logarithm between runs of one machine, with its degrees of freedom (infinite:
+    assumed).
+    """
 
     variance: float
     degrees: float = math.inf
@@ -58,24 +62,32 @@ class Deviation(NamedTuple):
 
 
 def hours(figures: Sequence[RunFigure], seconds: float) -> Hours:
-    """Return what hours do to a ratio, from its *figures* in one or more runs whose starts are *seconds* apart."""
+    """Return what hours do to a ratio, from its *figures* in one or more runs whose starts are
+    *seconds* apart.
+    """
     logs = [log for log, _ in figures]
     expected = None
     if len(logs) >= FEWEST:
-        low, high = random_effects(logs, [max(LEAST_ERROR, error) for _, error in figures]).interval(new=True)
+        low, high = random_effects(
+            logs, [max(LEAST_ERROR, error) for _, error in figures]
+        ).interval(new=True)
         expected = exponential(low), exponential(high)
     return Hours(len(logs), seconds, exponential(min(logs)), exponential(max(logs)), expected)
 
 
 def deviation(sets: Iterable[Sequence[RunFigure]], usual: float = USUAL) -> Deviation:
-    """Return the variance between runs, from *sets* of runs, each of one machine with the same settings and software.
+    """Return the variance between runs, from *sets* of runs, each of one machine with the same
+    settings and software.
 
-    Sets of fewer than FEWEST runs say nothing. If no set says anything, return the variance *usual* ** 2.
+    Sets of fewer than FEWEST runs say nothing. If no set says anything, return the variance *usual*
+    ** 2.
     """
     squares, degrees, runs = usual**2 * USUAL_RUNS, USUAL_RUNS, 0
     for figures in sets:
         if len(figures) >= FEWEST:
-            mean = random_effects([log for log, _ in figures], [max(LEAST_ERROR, error) for _, error in figures])
+            mean = random_effects(
+                [log for log, _ in figures], [max(LEAST_ERROR, error) for _, error in figures]
+            )
             squares += mean.tau2 * (len(figures) - 1)
             degrees += len(figures) - 1
             runs += len(figures)
@@ -83,7 +95,9 @@ def deviation(sets: Iterable[Sequence[RunFigure]], usual: float = USUAL) -> Devi
 
 
 def degrees_of_sum(*parts: tuple[float, float]) -> float:
-    """Return the degrees of freedom of a sum of variances (Welch and Satterthwaite): each with its own degrees."""
+    """Return the degrees of freedom of a sum of variances (Welch and Satterthwaite): each with its
+    own degrees.
+    """
     total = math.fsum(variance for variance, _ in parts)
     spread = math.fsum(variance**2 / degrees for variance, degrees in parts)
     return total**2 / spread if spread else math.inf

@@ -1,17 +1,20 @@
-"""Random-effects mean of an effect that several machines measured, and a test of whether such means differ.
+"""Random-effects mean of an effect that several machines measured, and a test of whether such means
+differ.
 
-Each machine's true effect is drawn around a common mean with the variance tau2, and is measured with a known error.
-tau2 is Paule and Mandel's estimate (J. Res. NBS 87, 1982), which assumes no distribution. The interval of the mean is
-Student's t with Hartung and Knapp's variance (Stat. Med. 20, 2001). Where this variance is lower than the errors
-alone imply, the higher value is used, since few machines may agree by chance (Röver, Knapp and Friede, BMC Med. Res.
-Methodol. 15, 2015). The test of equal means is Welch's (Biometrika 38, 1951). statsmodels.stats.meta_analysis has the
-same estimates, but no wheel for free-threaded Python 3.13.
+Each machine's true effect is drawn around a common mean with the variance tau2, and is measured
+with a known error. tau2 is Paule and Mandel's estimate (J. Res. NBS 87, 1982), which assumes no
+distribution. The interval of the mean is Student's t with Hartung and Knapp's variance (Stat. Med.
+20, 2001). Where this variance is lower than the errors alone imply, the higher value is used, since
+few machines may agree by chance (Röver, Knapp and Friede, BMC Med. Res. Methodol. 15, 2015). The
+test of equal means is Welch's (Biometrika 38, 1951). statsmodels.stats.meta_analysis has the same
+estimates, but no wheel for free-threaded Python 3.13.
 
-The prediction interval is for one more effect as it is measured, with an error like those of the others. For equal
-errors that is Student's interval for one further observation, which is exact (Hahn and Meeker, Statistical Intervals,
-1991, 4.8). It holds the true effect more often. The interval for the true effect, which uses tau2 alone (Higgins,
-Thompson and Spiegelhalter, J. R. Stat. Soc. A 172, 2009), is too narrow for few effects that hardly differ, since tau2
-is then too often estimated as 0 (Partlett and Riley, Stat. Med. 36, 2017). Here it held 87% instead of 95%.
+The prediction interval is for one more effect as it is measured, with an error like those of the
+others. For equal errors that is Student's interval for one further observation, which is exact
+(Hahn and Meeker, Statistical Intervals, 1991, 4.8). It holds the true effect more often. The
+interval for the true effect, which uses tau2 alone (Higgins, Thompson and Spiegelhalter, J. R.
+Stat. Soc. A 172, 2009), is too narrow for few effects that hardly differ, since tau2 is then too
+often estimated as 0 (Partlett and Riley, Stat. Med. 36, 2017). Here it held 87% instead of 95%.
 """
 
 import math
@@ -35,7 +38,9 @@ class Mean(NamedTuple):
     """Mean squared error of the effects: the variance of a further effect's measurement."""
 
     def interval(self, new: bool = False) -> tuple[float, float]:
-        """Return the mean's confidence interval, or, if *new*, the prediction interval for one more measured effect."""
+        """Return the mean's confidence interval, or, if *new*, the prediction interval for one more
+        measured effect.
+        """
         from scipy.special import stdtrit
 
         error = math.sqrt(self.tau2 + self.variance + self.error**2) if new else self.error
@@ -44,19 +49,30 @@ class Mean(NamedTuple):
 
 
 def random_effects(effects: Sequence[float], errors: Sequence[float]) -> Mean:
-    """Return the mean of two or more effects with standard errors > 0; raises ValueError for unequal lengths."""
+    """Return the mean of two or more effects with standard errors > 0; raises ValueError for
+    unequal lengths.
+    """
     from scipy.optimize import brentq
 
     spare = len(effects) - 1
 
     def weighted(tau2: float) -> tuple[float, float, float]:
-        """Return (sum of the weights, weighted mean, weighted sum of squared distances from the mean)."""
+        """Return (sum of the weights, weighted mean, weighted sum of squared distances from the
+        mean).
+        """
         weights = [1 / (error**2 + tau2) for error in errors]
         mean = math.fsum(w * y for w, y in zip(weights, effects, strict=True)) / math.fsum(weights)
-        return math.fsum(weights), mean, math.fsum(w * (y - mean) ** 2 for w, y in zip(weights, effects, strict=True))
+        return (
+            math.fsum(weights),
+            mean,
+            math.fsum(w * (y - mean) ** 2 for w, y in zip(weights, effects, strict=True)),
+        )
 
-    most = math.fsum((y - weighted(0)[1]) ** 2 for y in effects) / spare  # there, the sum of squares is below `spare`
-    tau2 = brentq(lambda tau2: weighted(tau2)[2] - spare, 0, most) if weighted(0)[2] > spare else 0.0
+    # there, the sum of squares is below `spare`
+    most = math.fsum((y - weighted(0)[1]) ** 2 for y in effects) / spare
+    tau2 = (
+        brentq(lambda tau2: weighted(tau2)[2] - spare, 0, most) if weighted(0)[2] > spare else 0.0
+    )
     total, mean, squares = weighted(tau2)
     variance = math.fsum(error**2 for error in errors) / len(errors)
     return Mean(mean, math.sqrt(max(1, squares / spare) / total), spare, tau2, variance)
@@ -69,7 +85,11 @@ def differ(means: Sequence[Mean]) -> float:
     weights, k = [1 / each.error**2 for each in means], len(means)
     total = math.fsum(weights)
     centre = math.fsum(w * each.effect for w, each in zip(weights, means, strict=True)) / total
-    squares = math.fsum(w * (each.effect - centre) ** 2 for w, each in zip(weights, means, strict=True))
-    spread = math.fsum((1 - w / total) ** 2 / each.degrees for w, each in zip(weights, means, strict=True))
+    squares = math.fsum(
+        w * (each.effect - centre) ** 2 for w, each in zip(weights, means, strict=True)
+    )
+    spread = math.fsum(
+        (1 - w / total) ** 2 / each.degrees for w, each in zip(weights, means, strict=True)
+    )
     f = squares / (k - 1) / (1 + 2 * (k - 2) / (k**2 - 1) * spread)
     return float(fdtrc(k - 1, (k**2 - 1) / (3 * spread), f))

@@ -1,17 +1,20 @@
-"""Ratios with confidence intervals, and the conclusions from them. docs/method.md explains the method and its limits.
+"""Ratios with confidence intervals, and the conclusions from them. docs/method.md explains the
+method and its limits.
 
-Each round measures a candidate in a new process, in many short turns, which alternate with other candidates' turns.
-Each process contributes one figure: the samples of its turns divided by their seconds. Two candidates are compared by
-the logarithms of their figures' ratios, round by round. This method treats a/b and b/a alike (Fleming and Wallace, "How
-not to lie with statistics", CACM 29, 1986), and ratios of a chain multiply exactly.
+Each round measures a candidate in a new process, in many short turns, which alternate with other
+candidates' turns. Each process contributes one figure: the samples of its turns divided by their
+seconds. Two candidates are compared by the logarithms of their figures' ratios, round by round.
+This method treats a/b and b/a alike (Fleming and Wallace, "How not to lie with statistics", CACM
+29, 1986), and ratios of a chain multiply exactly.
 
-All turns of a process may be fast or slow together, so the interval is Student's t over the rounds. A few rounds may
-agree by chance. So the interval is never narrower than the one that the turns predict (ftbench.stats.turns). Where a
-run has too few turns for a candidate's rare long ones, the interval is wider by what these may change.
+All turns of a process may be fast or slow together, so the interval is Student's t over the rounds.
+A few rounds may agree by chance. So the interval is never narrower than the one that the turns
+predict (ftbench.stats.turns). Where a run has too few turns for a candidate's rare long ones, the
+interval is wider by what these may change.
 
-The comparisons that a run is made for are judged one by one. All others are explored: their p-values are adjusted
-together, over the whole run (Benjamini and Hochberg, JRSS B 57, 1995). Then at most one in twenty of the differences
-that they show is expected to be false.
+The comparisons that a run is made for are judged one by one. All others are explored: their
+p-values are adjusted together, over the whole run (Benjamini and Hochberg, JRSS B 57, 1995). Then
+at most one in twenty of the differences that they show is expected to be false.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ CONFIDENCE = 0.95
 # The probability that a difference of `resolution` would have been shown.
 POWER = 0.8
 FEWEST_ROUNDS = 3
-# A difference as small as this matters to no one, even if it is certain. So a verdict needs an interval beyond it.
+# A difference as small as this matters to no one, even if it is certain. So a verdict needs an
+# interval beyond it.
 NEGLIGIBLE = 1.01
 
 
@@ -41,25 +45,34 @@ class Ratio(Change):
     q: float | None = None
     """The p-value adjusted for the run's comparisons (Benjamini and Hochberg)."""
     asked: bool = False
-    """True if the run was made for this ratio. The p-values of all other ratios are adjusted together."""
+    """True if the run was made for this ratio. The p-values of all other ratios are adjusted
+    together.
+    """
 
 
 def logarithms(numerators: Sequence[float], denominators: Sequence[float]) -> list[float]:
-    """Return log(a / b) for each pair of values; raises ValueError for unequal lengths or values <= 0."""
+    """Return log(a / b) for each pair of values; raises ValueError for unequal lengths or values <=
+    0.
+    """
     return [math.log(a / b) for a, b in zip(numerators, denominators, strict=True)]
 
 
 def exponential(logarithm: float, most: float = 700.0) -> float:
-    """Return exp(logarithm), first limiting the logarithm to between -*most* and *most*, so that nothing overflows."""
+    """Return exp(logarithm), first limiting the logarithm to between -*most* and *most*, so that
+    nothing overflows.
+    """
     return math.exp(max(-most, min(most, logarithm)))
 
 
 def spread(logs: Sequence[float], predicted: Predicted | None = None) -> tuple[float, int]:
-    """Return (variance of a round, its degrees of freedom): that between the rounds, or the predicted one.
+    """Return (variance of a round, its degrees of freedom): that between the rounds, or the
+    predicted one.
 
-    Of the two, the one that gives the wider interval is returned. *logs*: the logarithm of each of two or more rounds.
+    Of the two, the one that gives the wider interval is returned. *logs*: the logarithm of each of
+    two or more rounds.
     """
-    # This import takes longer than the rest of the module, and most importers only need the module's names.
+    # This import takes longer than the rest of the module, and most importers only need the
+    # module's names.
     from scipy.special import stdtrit
 
     spreads = [(variance(logs), len(logs) - 1), *([predicted[:2]] if predicted else [])]
@@ -71,10 +84,14 @@ def spread(logs: Sequence[float], predicted: Predicted | None = None) -> tuple[f
     return max(spreads, key=half_width)
 
 
-def ratio(numerators: Sequence[float], denominators: Sequence[float], predicted: Predicted | None = None) -> Ratio:
-    """Return the geometric mean of the ratios, with its interval; raises ValueError for no values or values <= 0.
+def ratio(
+    numerators: Sequence[float], denominators: Sequence[float], predicted: Predicted | None = None
+) -> Ratio:
+    """Return the geometric mean of the ratios, with its interval; raises ValueError for no values
+    or values <= 0.
 
-    *predicted*: what the turns predict of a round's logarithm (ftbench.stats.turns.predict); None if unknown.
+    *predicted*: what the turns predict of a round's logarithm (ftbench.stats.turns.predict); None
+    if unknown.
     """
     logs = logarithms(numerators, denominators)
     n, mean = len(logs), fmean(logs)
@@ -94,18 +111,30 @@ def ratio(numerators: Sequence[float], denominators: Sequence[float], predicted:
         # Very different rounds give factors that overflow a float. 100 is as useful.
         far = half + float(stdtrit(degrees, POWER)) * error + math.log(NEGLIGIBLE)
         resolution = math.exp(min(far, math.log(100)))
-    result = Ratio(ratio=math.exp(mean), low=low, high=high, n=n, p=p, resolution=resolution, verdict=Verdict.TOO_FEW)
+    result = Ratio(
+        ratio=math.exp(mean),
+        low=low,
+        high=high,
+        n=n,
+        p=p,
+        resolution=resolution,
+        verdict=Verdict.TOO_FEW,
+    )
     result.verdict = verdict(result)
     return result
 
 
 def negligible(*ratios: float) -> bool:
-    """True if every ratio is so close to 1 that a difference does not matter: between 1 / NEGLIGIBLE and NEGLIGIBLE."""
+    """True if every ratio is so close to 1 that a difference does not matter: between 1 /
+    NEGLIGIBLE and NEGLIGIBLE.
+    """
     return all(max(ratio, 1 / ratio) <= NEGLIGIBLE for ratio in ratios)
 
 
 def verdict(r: Ratio) -> Verdict:
-    """Return the verdict on a ratio, from its interval and its p-value: the adjusted `q`, or `p` if `q` is None."""
+    """Return the verdict on a ratio, from its interval and its p-value: the adjusted `q`, or `p` if
+    `q` is None.
+    """
     q = r.p if r.q is None else r.q
     if r.n < FEWEST_ROUNDS or r.low is None or r.high is None:
         return Verdict.TOO_FEW

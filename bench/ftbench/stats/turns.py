@@ -1,11 +1,13 @@
-"""The variance that a trial's turns predict for its figure: how much the figure varies because it has so few of them.
+"""The variance that a trial's turns predict for its figure: how much the figure varies because it
+has so few of them.
 
-A figure is a ratio of means, so its variance comes from the turns' relative distances from their mean (the ratio
-estimator: W. G. Cochran, "Sampling Techniques", 3rd edition 1977, section 6.3). Turns of two candidates in the same
-cycle are compared with each other, since what slows the whole machine slows both.
+A figure is a ratio of means, so its variance comes from the turns' relative distances from their
+mean (the ratio estimator: W. G. Cochran, "Sampling Techniques", 3rd edition 1977, section 6.3).
+Turns of two candidates in the same cycle are compared with each other, since what slows the whole
+machine slows both.
 
-Few turns may hold none of a candidate's rare long ones, such as those with a garbage collection. Nothing in the turns
-tells that, so their variance cannot.
+Few turns may hold none of a candidate's rare long ones, such as those with a garbage collection.
+Nothing in the turns tells that, so their variance cannot.
 """
 
 from __future__ import annotations
@@ -26,10 +28,14 @@ RARE, TIMES_AS_LONG = 0.1, 2.0
 ENOUGH_TURNS = math.ceil(math.log(0.05) / math.log(1 - RARE))
 """With fewer turns in a run, more than one run in twenty holds none of the rare long ones: 29."""
 UNSEEN = math.log(1 + RARE * (TIMES_AS_LONG - 1))
-"""Change of a figure's logarithm by the rare long turns, which a run without any of them does not show."""
+"""Change of a figure's logarithm by the rare long turns, which a run without any of them does not
+show.
+"""
 
 Series = Sequence[Sequence[float]]
-"""The turns (s) of a trial's figure: one list, or two for a ratio of two conditions, of equal lengths."""
+"""The turns (s) of a trial's figure: one list, or two for a ratio of two conditions, of equal
+lengths.
+"""
 
 
 class Predicted(NamedTuple):
@@ -38,17 +44,26 @@ class Predicted(NamedTuple):
     variance: float
     degrees: int
     unseen: float = 0.0
-    """Possible error of the mean of all rounds, up or down, if there are too few turns for rare long ones."""
+    """Possible error of the mean of all rounds, up or down, if there are too few turns for rare
+    long ones.
+    """
 
 
 def of_trial(trial: Trial, metric: str) -> list[list[float]]:
-    """Return the turns (s) that count for a trial's figure in this metric; no list if the figure is not made of any."""
-    series = [trial.turn_seconds] if METRICS[metric].of_turns else trial.condition_seconds.get(metric, [])
+    """Return the turns (s) that count for a trial's figure in this metric; no list if the figure is
+    not made of any.
+    """
+    series = (
+        [trial.turn_seconds]
+        if METRICS[metric].of_turns
+        else trial.condition_seconds.get(metric, [])
+    )
     return [trial.counted(turns) for turns in series]
 
 
 def relative_distances(series: Series) -> list[float]:
-    """Return each turn's effect on the figure, relative to the figure: 0.1 if this turn is 10% above the mean.
+    """Return each turn's effect on the figure, relative to the figure: 0.1 if this turn is 10%
+    above the mean.
 
     For two conditions, the effect is the difference of the effects of both.
     """
@@ -63,10 +78,11 @@ def relative_distances(series: Series) -> list[float]:
 
 
 def too_few(*candidates: Sequence[Series]) -> int | None:
-    """Return the number of turns of the candidate that has the fewest, if they are too few for rare long ones.
+    """Return the number of turns of the candidate that has the fewest, if they are too few for rare
+    long ones.
 
-    Each candidate is given by its trials, one a round. Returns None if there are enough, or if no trial has two turns:
-    a single one is long enough.
+    Each candidate is given by its trials, one a round. Returns None if there are enough, or if no
+    trial has two turns: a single one is long enough.
     """
     totals, most = [], 0
     for trials in candidates:
@@ -78,12 +94,18 @@ def too_few(*candidates: Sequence[Series]) -> int | None:
 
 
 def predict(*candidates: Sequence[Series]) -> Predicted | None:
-    """Return the prediction for a candidate's figure in a round, or for the ratio of two candidates.
+    """Return the prediction for a candidate's figure in a round, or for the ratio of two
+    candidates.
 
-    Each candidate is given by its trials, one a round. Rounds in which a trial has fewer than FEWEST_TURNS turns say
-    nothing of the variance, which is 0 if no round does. Returns None if no trial has two turns.
+    Each candidate is given by its trials, one a round. Rounds in which a trial has fewer than
+    FEWEST_TURNS turns say nothing of the variance, which is 0 if no round does. Returns None if no
+    trial has two turns.
     """
-    rounds = [_predict_round(trials) for trials in zip(*candidates, strict=True) if _has_enough_turns(trials)]
+    rounds = [
+        _predict_round(trials)
+        for trials in zip(*candidates, strict=True)
+        if _has_enough_turns(trials)
+    ]
     few = too_few(*candidates)
     if few is None and not rounds:
         return None
@@ -100,7 +122,9 @@ def _has_enough_turns(trials: Iterable[Series]) -> bool:
 
 
 def _predict_round(trials: Iterable[Series]) -> tuple[float, int]:
-    """Return (the variance of a round that the turns of its trials predict, the variance's degrees of freedom)."""
+    """Return (the variance of a round that the turns of its trials predict, the variance's degrees
+    of freedom).
+    """
     distances = [relative_distances(series) for series in trials]
     lengths = {len(trial_distances) for trial_distances in distances}
     if len(lengths) == 1:  # the same cycles
@@ -109,7 +133,9 @@ def _predict_round(trials: Iterable[Series]) -> tuple[float, int]:
 
 
 def predicted(scenario: Scenario, metric: str, *keys: str) -> Predicted | None:
-    """Return `predict` for one candidate or two (keys); None for a metric that is not made of turns."""
+    """Return `predict` for one candidate or two (keys); None for a metric that is not made of
+    turns.
+    """
     return predict(*_of_candidates(scenario, metric, keys))
 
 
@@ -118,7 +144,9 @@ def too_few_of_all(scenario: Scenario) -> int | None:
     return too_few(*_of_candidates(scenario, scenario.metrics[0], [c.key for c in scenario.whole]))
 
 
-def _of_candidates(scenario: Scenario, metric: str, keys: Iterable[str]) -> list[list[list[list[float]]]]:
+def _of_candidates(
+    scenario: Scenario, metric: str, keys: Iterable[str]
+) -> list[list[list[list[float]]]]:
     candidates = []
     for key in keys:
         candidates.append([of_trial(trial, metric) for trial in scenario.trials_of(key)])

@@ -1,4 +1,6 @@
-"""The figures of a waterfall: the ratios of its steps, and their product, the ratio of the whole chain."""
+"""The figures of a waterfall: the ratios of its steps, and their product, the ratio of the whole
+chain.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +17,24 @@ from ftbench.plan.waterfall import PROCESSES, STEP, THREADS, TODAY, TOTAL, cells
 from ftbench.stats.comparisons import CPU, Comparison, level, of_two
 from ftrun.configurations import CONFIGURATIONS
 
-# With fewer rounds, the width of an interval is too random to stop a run by it: rounds without a candidate's rare long
-# turns have both a narrow interval and a wrong mean. Stopped from the fifth round on, intervals of candidates with such
-# pauses held the truth in 91.7% of simulated runs, from the eighth on in 93.9%.
+# With fewer rounds, the width of an interval is too random to stop a run by it: rounds without a
+# candidate's rare long turns have both a narrow interval and a wrong mean. Stopped from the fifth
+# round on, intervals of candidates with such pauses held the truth in 91.7% of simulated runs, from
+# the eighth on in 93.9%.
 FEWEST_TO_STOP = 8
 WIDEST = 1.3
 # Metrics that are given for both ends of the chain.
 ENDS = ("slowest_rank", "time_to_first_batch", "memory_mib")
 
 Chain = list[tuple[str, Candidate]]
-"""List of (name, candidate): first the start, then each change with the candidate that the change leads to."""
+"""List of (name, candidate): first the start, then each change with the candidate that the change
+leads to.
+"""
 
 
 def chain(scenario: Scenario, case: str) -> tuple[Chain, list[str]]:
-    """Return (the chain of a case, with the most workers; the configurations and loaders that the chain lacks).
+    """Return (the chain of a case, with the most workers; the configurations and loaders that the
+    chain lacks).
 
     Return ([], []) if the case has no chain, that is, no two compared candidates.
     """
@@ -43,12 +49,20 @@ def chain(scenario: Scenario, case: str) -> tuple[Chain, list[str]]:
 
 
 def _most_workers(candidates: Iterable[Candidate]) -> int:
-    """Return the highest number of workers of candidates that may be in a chain; 0 if there are none."""
-    return max((c.workers for c in candidates if c.variant in (TODAY, PROCESSES, THREADS)), default=0)
+    """Return the highest number of workers of candidates that may be in a chain; 0 if there are
+    none.
+    """
+    return max(
+        (c.workers for c in candidates if c.variant in (TODAY, PROCESSES, THREADS)), default=0
+    )
 
 
-def _links(by_key: Mapping[str, Candidate], configs: set[str], workers: int, case: str) -> tuple[Chain, list[str]]:
-    """Return (the chain as far as its candidates are among *by_key*, the loaders of the candidates that are not)."""
+def _links(
+    by_key: Mapping[str, Candidate], configs: set[str], workers: int, case: str
+) -> tuple[Chain, list[str]]:
+    """Return (the chain as far as its candidates are among *by_key*, the loaders of the candidates
+    that are not).
+    """
     links: Chain = []
     lacking = []
     unreached = ""
@@ -69,20 +83,27 @@ def _links(by_key: Mapping[str, Candidate], configs: set[str], workers: int, cas
 
 def _is_compared(scenario: Scenario, end: Candidate, start: Candidate) -> bool:
     """True if the run compares the ends of a whole chain."""
-    return any((p.kind, p.numerator, p.denominator) == (TOTAL, end.key, start.key) for p in scenario.pairs)
+    return any(
+        (p.kind, p.numerator, p.denominator) == (TOTAL, end.key, start.key) for p in scenario.pairs
+    )
 
 
 def apart(scenario: Scenario, start: Candidate) -> set[tuple[str, str]]:
-    """Return the pairs of candidates that loaded different samples, in the case of *start*: they cannot be compared.
+    """Return the pairs of candidates that loaded different samples, in the case of *start*: they
+    cannot be compared.
 
-    A pair is two keys; both (a, b) and (b, a) are included. If the samples of *start* differ from round to round, no
-    candidate can be checked, and the set is empty.
+    A pair is two keys; both (a, b) and (b, a) are included. If the samples of *start* differ from
+    round to round, no candidate can be checked, and the set is empty.
     """
-    checksums_of: dict[str, dict[str, set[int]]] = {c.key: {} for c in scenario.candidates if c.case == start.case}
+    checksums_of: dict[str, dict[str, set[int]]] = {
+        c.key: {} for c in scenario.candidates if c.case == start.case
+    }
     for finished in scenario.rounds:
         for trial in finished.trials:
             if trial.candidate in checksums_of:
-                for name, checksum in by_batch(trial.first_batch, trial.rows, len(trial.turn_seconds)).items():
+                for name, checksum in by_batch(
+                    trial.first_batch, trial.rows, len(trial.turn_seconds)
+                ).items():
                     checksums_of[trial.candidate].setdefault(name, set()).add(checksum)
     if any(len(checksums) > 1 for checksums in checksums_of[start.key].values()):
         return set()
@@ -94,11 +115,15 @@ def apart(scenario: Scenario, start: Candidate) -> set[tuple[str, str]]:
 
 
 def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) -> Waterfall | None:
-    """Return a case's waterfall: its total ratio, split into one ratio for each step; None if no chain was measured."""
+    """Return a case's waterfall: its total ratio, split into one ratio for each step; None if no
+    chain was measured.
+    """
     links, missing = chain(scenario, case)
     if not links:
         return None
-    by_place = {(c.kind, c.numerator.key, c.metric): c for c in comparisons if c.kind in (STEP, TOTAL)}
+    by_place = {
+        (c.kind, c.numerator.key, c.metric): c for c in comparisons if c.kind in (STEP, TOTAL)
+    }
     (name, start), *changes = links
     if start.variant in (TODAY, PROCESSES) and (method := _start_method(scenario, start)):
         name = f"{name} ({method})"
@@ -122,7 +147,12 @@ def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) 
     )
 
 
-def _steps(scenario: Scenario, links: Chain, by_place: Mapping[tuple[str, str, str], Comparison], metric: str) -> Steps:
+def _steps(
+    scenario: Scenario,
+    links: Chain,
+    by_place: Mapping[tuple[str, str, str], Comparison],
+    metric: str,
+) -> Steps:
     """Return the figures of a chain in a metric.
 
     *by_place*: {(kind of comparison, key of the numerator, metric): comparison}.
@@ -131,16 +161,24 @@ def _steps(scenario: Scenario, links: Chain, by_place: Mapping[tuple[str, str, s
     end = changes[-1][1]
     return Steps(
         start=Start(name, start.key, scenario.typical(start.key, metric)),
-        steps=[Step(name=change, candidate=c.key, **_change(by_place[STEP, c.key, metric])) for change, c in changes],
+        steps=[
+            Step(name=change, candidate=c.key, **_change(by_place[STEP, c.key, metric]))
+            for change, c in changes
+        ],
         total=Change(**_change(by_place[TOTAL, end.key, metric])),
         end=scenario.typical(end.key, metric),
     )
 
 
 def _ends(scenario: Scenario, start: Candidate, end: Candidate) -> dict[str, list[float]]:
-    """Return the values of the first and the last candidate in the metrics of ENDS that were measured."""
+    """Return the values of the first and the last candidate in the metrics of ENDS that were
+    measured.
+    """
     metrics = [metric for metric in ENDS if metric in scenario.metrics]
-    return {metric: [scenario.typical(start.key, metric), scenario.typical(end.key, metric)] for metric in metrics}
+    return {
+        metric: [scenario.typical(start.key, metric), scenario.typical(end.key, metric)]
+        for metric in metrics
+    }
 
 
 def _workload(scenario: Scenario, case: str) -> str:
@@ -151,7 +189,9 @@ def _workload(scenario: Scenario, case: str) -> str:
 
 
 def _start_method(scenario: Scenario, start: Candidate) -> str:
-    """Return the start method of a candidate's processes ("fork"); "" if its trials recorded different ones or none."""
+    """Return the start method of a candidate's processes ("fork"); "" if its trials recorded
+    different ones or none.
+    """
     methods = {trial.start_method or "" for trial in scenario.trials_of(start.key)}
     return methods.pop() if len(methods) == 1 else ""
 
@@ -163,12 +203,16 @@ def _change(c: Comparison) -> dict:
 def precise(scenario: Scenario, precision: float) -> bool:
     """True if a scenario has enough rounds, and all intervals that answer its question are narrow.
 
-    In a waterfall, an interval is narrow if its ends are at most a factor of 1 + *precision* from its middle. If the
-    main metric is itself a ratio, an interval is narrow if its ends differ by at most a factor of WIDEST.
+    In a waterfall, an interval is narrow if its ends are at most a factor of 1 + *precision* from
+    its middle. If the main metric is itself a ratio, an interval is narrow if its ends differ by at
+    most a factor of WIDEST.
     """
     main = scenario.metrics[0]
     if METRICS[main].ideal == "1":
-        ratios, widest = [level(scenario, c.key, main) for c in scenario.whole], math.log(WIDEST) / 2
+        ratios, widest = (
+            [level(scenario, c.key, main) for c in scenario.whole],
+            math.log(WIDEST) / 2,
+        )
     else:
         pairs = [p for p in scenario.pairs if p.asked and p.kind in (STEP, TOTAL)]
         ratios = [of_two(scenario, p.numerator, p.denominator, "throughput") for p in pairs]

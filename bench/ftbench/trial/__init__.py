@@ -1,1 +1,3 @@
-"""Trials, processes that each measure one candidate, and the endpoints (interpreters or servers) that start them."""
+"""Trials, processes that each measure one candidate, and the endpoints (interpreters or servers)
+that start them.
+"""

@@ -1,14 +1,16 @@
 """One trial: a fresh process that measures one candidate.
 
-``python -m ftbench.trial.child`` reads a request from stdin and writes the result to stdout, each as a line of JSON.
-The trial first imports the libraries that all trials need, at the same time as other trials. Then, and before each
-turn, it writes {"waiting": true, "own_seconds": CPU time so far, children's included} and waits for a line on stdin.
+``python -m ftbench.trial.child`` reads a request from stdin and writes the result to stdout, each
+as a line of JSON. The trial first imports the libraries that all trials need, at the same time as
+other trials. Then, and before each turn, it writes {"waiting": true, "own_seconds": CPU time so
+far, children's included} and waits for a line on stdin.
 
-The request is Task.request of ftbench.plan.scenario, with the id of the process that started the trial as "parent". The
-result is what `measure` returns, or, if the trial measures several cases, what `side_by_side` returns.
+The request is Task.request of ftbench.plan.scenario, with the id of the process that started the
+trial as "parent". The result is what `measure` returns, or, if the trial measures several cases,
+what `side_by_side` returns.
 
-``python -m ftbench.trial.child NAME`` is one rank of a trial of several ranks (--ranks). It has the same dialogue with
-the process ftbench.trial.job, over the socket NAME.
+``python -m ftbench.trial.child NAME`` is one rank of a trial of several ranks (--ranks). It has the
+same dialogue with the process ftbench.trial.job, over the socket NAME.
 """
 
 import json
@@ -30,7 +32,9 @@ from ftrun.parent_death import die_with_parent
 
 
 class ControllerPipe:
-    """Connection to the process that started this one: lines of JSON on stdin and stdout. Used by one thread."""
+    """Connection to the process that started this one: lines of JSON on stdin and stdout. Used by
+    one thread.
+    """
 
     def __init__(self) -> None:
         # Libraries may print, and read: stdin and stdout keep their places for the dialogue alone.
@@ -54,7 +58,9 @@ class ControllerPipe:
 
 
 def check_configuration(config: str) -> dict:
-    """Return this interpreter's build and the state of its GIL; raises TrialError if they do not match `config`."""
+    """Return this interpreter's build and the state of its GIL; raises TrialError if they do not
+    match `config`.
+    """
     twin, enabled = this_twin(), gil_enabled()
     configuration = CONFIGURATIONS[config]
     if (twin, enabled) != (configuration.twin, configuration.python_gil != "0"):
@@ -69,7 +75,8 @@ def check_configuration(config: str) -> dict:
 def measure(task: Task) -> Turns:
     """Measure the task. This generator yields whenever other trials may have a turn.
 
-    It returns a dict with the fields of ftbench.document.model.Trial and "note"; or {"unavailable": reason}.
+    It returns a dict with the fields of ftbench.document.model.Trial and "note"; or {"unavailable":
+    reason}.
     """
     import torch
 
@@ -100,7 +107,9 @@ def measure(task: Task) -> Turns:
         "note": note or "",
         **result,
         "metrics": {name: _positive(name, result["metrics"][name]) for name in scenario.metrics},
-        "distributions": {name: _checked(name, of) for name, of in result.get("distributions", {}).items()},
+        "distributions": {
+            name: _checked(name, of) for name, of in result.get("distributions", {}).items()
+        },
         "torch": torch.__version__,
         # The scenario's first process has chosen it; it differs by Python version.
         "start_method": multiprocessing.get_start_method(allow_none=True)
@@ -110,14 +119,18 @@ def measure(task: Task) -> Turns:
 
 
 def _positive(name: str, value: float) -> float:
-    """Return a metric's value; raises TrialError unless it is finite and positive, so that ratios can be computed."""
+    """Return a metric's value; raises TrialError unless it is finite and positive, so that ratios
+    can be computed.
+    """
     if not (math.isfinite(value) and value > 0):
         raise TrialError(f"{name} was measured as {value}, which no ratio can be taken of")
     return value
 
 
 def _checked(name: str, distribution: dict) -> dict:
-    """Return a distribution, rounded for results.json; raises TrialError if a curve's x and y differ in number."""
+    """Return a distribution, rounded for results.json; raises TrialError if a curve's x and y
+    differ in number.
+    """
     values = [float(f"{value:.6g}") for value in distribution["values"]]
     if len(values) != (places := len(distribution["over"]["values"])):
         raise TrialError(f"the curve {name!r} has {len(values)} values over {places}")
@@ -125,7 +138,9 @@ def _checked(name: str, distribution: dict) -> dict:
 
 
 def main() -> int:
-    """Run the trial that stdin requests; return the exit status: 1, with the reason on stderr, if it fails."""
+    """Run the trial that stdin requests; return the exit status: 1, with the reason on stderr, if
+    it fails.
+    """
     # The controller handles Ctrl-C at a terminal, and ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(os.getppid())
@@ -170,6 +185,7 @@ def main() -> int:
 if __name__ == "__main__":
     status = main()
     sys.stderr.flush()
-    # The loader is closed and the answer written. Some peers leave daemon threads, which CPython 3.13
-    # unwinds at its end wherever they wait; in C++ code that aborts the process, after its measurement.
+    # The loader is closed and the answer written. Some peers leave daemon threads, which CPython
+    # 3.13 unwinds at its end wherever they wait; in C++ code that aborts the process, after its
+    # measurement.
     os._exit(status)

@@ -1,9 +1,10 @@
-"""A trial of several ranks (--ranks): a torchrun job, whose ranks measure one candidate in the same turns.
+"""A trial of several ranks (--ranks): a torchrun job, whose ranks measure one candidate in the same
+turns.
 
-``python -m ftbench.trial.job N`` has the dialogue of ftbench.trial.child with the controller. The main thread runs
-torchrun, which starts N ranks (ftbench.trial.child), and ends all of them if one fails. A second thread passes each
-line of the controller on to all ranks, and combines the ranks' answers. If this process ends, the kernel ends the
-ranks (ftrun.parent_death).
+``python -m ftbench.trial.job N`` has the dialogue of ftbench.trial.child with the controller. The
+main thread runs torchrun, which starts N ranks (ftbench.trial.child), and ends all of them if one
+fails. A second thread passes each line of the controller on to all ranks, and combines the ranks'
+answers. If this process ends, the kernel ends the ranks (ftrun.parent_death).
 """
 
 import itertools
@@ -35,14 +36,18 @@ TORCHRUN_SECONDS = 60.0
 def together(results: Sequence[dict]) -> dict:
     """Combine the results of all ranks, in the order of the ranks, into one result of a trial.
 
-    A turn's rate (samples/s) is the sum of the ranks' rates. A turn's time is the time that loading the samples of all
-    ranks takes at this rate. Checksums are in the order of the batches: the first batch of each rank, the second of
-    each rank, and so on. Distributions are left out. Other items that cannot be combined are taken from rank 0. Raises
-    TrialError if there are no turns, or for a metric that several ranks cannot measure.
+    A turn's rate (samples/s) is the sum of the ranks' rates. A turn's time is the time that loading
+    the samples of all ranks takes at this rate. Checksums are in the order of the batches: the
+    first batch of each rank, the second of each rank, and so on. Distributions are left out. Other
+    items that cannot be combined are taken from rank 0. Raises TrialError if there are no turns, or
+    for a metric that several ranks cannot measure.
     """
     first, turns = results[0], len(results[0]["turn_seconds"])
     if not turns:
-        raise TrialError("this measurement has no turns, in which several ranks could load together: leave out --ranks")
+        raise TrialError(
+            "this measurement has no turns, in which several ranks could load together: leave "
+            "out --ranks"
+        )
     seconds = list(map(harmonic_mean, _by_position("turn_seconds", results)))
     samples = sum(result["samples"] for result in results)
     rate = samples / turns / fmean(seconds)
@@ -66,7 +71,9 @@ def _by_position(name: str, results: Sequence[dict]) -> Iterator[tuple]:
 
 
 def _metrics(results: Sequence[dict], rate: float, rates: Sequence[float]) -> dict[str, float]:
-    """Return the metrics of all ranks together. *rate* (samples/s) is that of all, *rates* are those of each."""
+    """Return the metrics of all ranks together. *rate* (samples/s) is that of all, *rates* are
+    those of each.
+    """
     combine: dict[str, Callable[[list[float]], float]] = {
         "throughput": lambda values: rate,
         "gb_per_s": lambda values: rate * values[0] / rates[0],
@@ -89,7 +96,9 @@ class Rank(NamedTuple):
 
 
 class Job:
-    """Connections of a trial to its ranks and to the controller. The main thread uses only `name`, `lost` and `end`."""
+    """Connections of a trial to its ranks and to the controller. The main thread uses only `name`,
+    `lost` and `end`.
+    """
 
     def __init__(self, ranks: int, controller: ControllerPipe):
         self._ranks, self._controller = ranks, controller
@@ -98,10 +107,14 @@ class Job:
         self._listener = Listener(address(self.name), "AF_UNIX", backlog=ranks, authkey=key)
         self._connections: dict[Connection, Rank] = {}
         self.lost: int | None = None
-        """Number of the first rank whose connection ended; read by the main thread to say which rank failed."""
+        """Number of the first rank whose connection ended; read by the main thread to say which
+        rank failed.
+        """
 
     def conduct(self) -> None:
-        """Pass lines between controller and ranks until the trial ends; end this process if the trial fails."""
+        """Pass lines between controller and ranks until the trial ends; end this process if the
+        trial fails.
+        """
         try:
             self._conduct()
         except TrialError as error:
@@ -125,7 +138,9 @@ class Job:
             answers = self._ask(line)
             while "meet" in answers[0]:
                 memory = tree_usage().total if answers[0]["memory"] else None
-                answers = self._ask(json.dumps({"met": [each["meet"] for each in answers], "memory": memory}))
+                answers = self._ask(
+                    json.dumps({"met": [each["meet"] for each in answers], "memory": memory})
+                )
             if "waiting" not in answers[0]:
                 self._controller.tell(together(answers))
                 return
@@ -140,7 +155,9 @@ class Job:
                 connection.send_bytes(message.encode())
             except OSError:
                 self._lose(rank)
-        while left := [each for each, rank in self._connections.items() if rank.number not in answers]:
+        while left := [
+            each for each, rank in self._connections.items() if rank.number not in answers
+        ]:
             for connection in set(left).intersection(wait(left)):
                 rank = self._connections[connection]
                 try:
@@ -155,7 +172,9 @@ class Job:
         return [answers[number] for number in range(self._ranks)]
 
     def _fail(self, rank: Rank, text: str) -> NoReturn:
-        """End the job because this rank failed; `text` is the rank's traceback, or "trial: " and the reason."""
+        """End the job because this rank failed; `text` is the rank's traceback, or "trial: " and
+        the reason.
+        """
         why, _, _ = last_words(Completed(1, b"", text.encode(), 0.0)).partition("\n")
         quoted = "" if text.startswith("trial: ") else text
         self.end(f"{quoted}trial: rank {rank.number} of {self._ranks}: {why}")
@@ -163,7 +182,8 @@ class Job:
     def _lose(self, rank: Rank) -> NoReturn:
         """End this process, since the connection of this rank has ended.
 
-        If the rank failed, first wait, since the main thread then ends this process with a better reason.
+        If the rank failed, first wait, since the main thread then ends this process with a better
+        reason.
         """
         self.lost = rank.number
         try:
@@ -177,7 +197,9 @@ class Job:
 
 
 def main() -> int:
-    """Run the trial that stdin requests; return the exit status: 1, with the reason on stderr, if it fails."""
+    """Run the trial that stdin requests; return the exit status: 1, with the reason on stderr, if
+    it fails.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(os.getppid())
     ranks, controller = int(sys.argv[1]), ControllerPipe()
@@ -191,7 +213,13 @@ def main() -> int:
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
         arguments = ["--standalone", "--nproc-per-node", str(ranks), "--local-addr", "localhost"]
-        arguments += ["--log-dir", os.devnull, "--no-python", *command(sys.executable, "ftbench.trial.child"), job.name]
+        arguments += [
+            "--log-dir",
+            os.devnull,
+            "--no-python",
+            *command(sys.executable, "ftbench.trial.child"),
+            job.name,
+        ]
         try:
             run.run(run.parse_args(arguments))
         except ChildFailedError as error:

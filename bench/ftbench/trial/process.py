@@ -1,4 +1,6 @@
-"""The controller's side of trials and of the thread-safety suite: processes that answer with lines of JSON."""
+"""The controller's side of trials and of the thread-safety suite: processes that answer with lines
+of JSON.
+"""
 
 import contextlib
 import json
@@ -12,7 +14,9 @@ from ftrun.supervise import Child, Completed, Watch
 
 
 class TrialFailed(Exception):
-    """Failure of a trial. The first line of the message is the reason; further lines quote the trial's output."""
+    """Failure of a trial. The first line of the message is the reason; further lines quote the
+    trial's output.
+    """
 
     def __init__(self, message: str, hung: bool = False):
         super().__init__(message)
@@ -26,7 +30,9 @@ class TrialFailed(Exception):
 
 
 def how_it_ended(outcome: Completed) -> str:
-    """Return in words how a process ended: "exit status 1", "killed by signal 9 (out of memory?)"."""
+    """Return in words how a process ended: "exit status 1", "killed by signal 9 (out of
+    memory?)".
+    """
     if outcome.returncode >= 0:
         return f"exit status {outcome.returncode}"
     likely = {
@@ -37,13 +43,20 @@ def how_it_ended(outcome: Completed) -> str:
 
 
 def last_words(outcome: Completed) -> str:
-    """Return one line with the reason why a process failed, followed by the last lines of its output."""
+    """Return one line with the reason why a process failed, followed by the last lines of its
+    output.
+    """
     quoted = last_lines(outcome.stderr)
     lines = outcome.stderr.decode(errors="replace").rstrip().splitlines()
     if outcome.returncode != 1 or not lines:
         return how_it_ended(outcome) + quoted
-    # An exception stands in the line below the frames of its traceback, which are indented; notes follow it.
-    raised = [line for above, line in zip(lines, lines[1:]) if above.startswith(" ") and not line.startswith(" ")]
+    # An exception stands in the line below the frames of its traceback, which are indented; notes
+    # follow it.
+    raised = [
+        line
+        for above, line in zip(lines, lines[1:])
+        if above.startswith(" ") and not line.startswith(" ")
+    ]
     why = lines[-1] if lines[-1].startswith("trial: ") or not raised else raised[-1]
     return why.removeprefix("trial: ") + (quoted if len(lines) > 1 else "")
 
@@ -51,12 +64,21 @@ def last_words(outcome: Completed) -> str:
 class Process:
     """A child process that writes lines of JSON. Used by one thread, which has to close it."""
 
-    def __init__(self, request: dict, watch: Watch, arguments: list[str], environment: dict[str, str], **options: Any):
+    def __init__(
+        self,
+        request: dict,
+        watch: Watch,
+        arguments: list[str],
+        environment: dict[str, str],
+        **options: Any,
+    ):
         self._watch, self._patience = watch, request["patience"]
         self._child = Child(arguments, environment, **options)
 
     def go_on(self) -> dict | None:
-        """Let the process continue, and return its next answer; raises TrialFailed and the exceptions of Child.ask."""
+        """Let the process continue, and return its next answer; raises TrialFailed and the
+        exceptions of Child.ask.
+        """
         try:
             return self._go_on()
         except TimedOut as error:
@@ -67,7 +89,9 @@ class Process:
         raise NotImplementedError
 
     def _ask(self, line: bytes, seconds: float | None = None) -> dict | None:
-        """Send a line to the process; return its next line (a dict), or None if the process ends without one."""
+        """Send a line to the process; return its next line (a dict), or None if the process ends
+        without one.
+        """
         answer = self._child.ask(line, self._watch, self._patience if seconds is None else seconds)
         if answer is None:
             return None
@@ -84,8 +108,8 @@ class Process:
 class TrialProcess(Process):
     """The process of a trial: ftbench.trial.child, or ftbench.trial.job for several ranks.
 
-    The constructor raises OSError if the interpreter cannot be run. Load of other programs on the CPUs is recorded only
-    while the trial measures, not while the trial waits.
+    The constructor raises OSError if the interpreter cannot be run. Load of other programs on the
+    CPUs is recorded only while the trial measures, not while the trial waits.
     """
 
     def __init__(self, python: str, request: dict, watch: Watch, packages: str | None = None):
@@ -95,7 +119,9 @@ class TrialProcess(Process):
             environment["PYTHONHASHSEED"] = str(request.get("hash_seed", 0))
         ranks = request["ranks"]
         arguments = command(python, "ftbench.trial.child" if ranks == 1 else "ftbench.trial.job")
-        super().__init__(request, watch, arguments if ranks == 1 else [*arguments, str(ranks)], environment)
+        super().__init__(
+            request, watch, arguments if ranks == 1 else [*arguments, str(ranks)], environment
+        )
         # The end of this process also ends the trial.
         self._next = json.dumps({**request, "parent": os.getpid()}).encode() + b"\n"
         self._own_seconds = 0.0
@@ -103,7 +129,8 @@ class TrialProcess(Process):
         self._measures = False
 
     def _go_on(self) -> dict | None:
-        """Let the trial run up to its next turn and return None, or to its end and return its result.
+        """Let the trial run up to its next turn and return None, or to its end and return its
+        result.
 
         The result also has the load on the CPUs while the trial measured ("disturbance").
         """
@@ -121,7 +148,8 @@ class TrialProcess(Process):
             raise TrialFailed(last_words(outcome))
         if answer is None:
             raise TrialFailed(f"no result on its stdout{last_lines(outcome.stderr)}")
-        # The trial has been waited for, so all CPU time that it ever used counts as this process's children's.
+        # The trial has been waited for, so all CPU time that it ever used counts as this process's
+        # children's.
         loads = [*self._disturbed, between(before, counters(), -self._own_seconds)]
         # The first load is that of the warm-up. A measurement without turns has no other.
         return {**answer, "disturbance": together(loads[1:] or loads), "turn_loads": loads[1:]}

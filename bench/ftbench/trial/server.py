@@ -1,4 +1,6 @@
-"""``python -m ftbench.trial.server``: runs trials in this interpreter for a benchmark in another container."""
+"""``python -m ftbench.trial.server``: runs trials in this interpreter for a benchmark in another
+container.
+"""
 
 import itertools
 import socket
@@ -25,7 +27,9 @@ came within --idle seconds. If the benchmark vanishes, its running trial is kill
 
 
 class TrialServer(server.Server):
-    """Server of trials for one benchmark. Used by the main thread only, as are the processes that it starts."""
+    """Server of trials for one benchmark. Used by the main thread only, as are the processes that
+    it starts.
+    """
 
     def __init__(self, listener: socket.socket, interruption: Interruption):
         super().__init__(listener, interruption)

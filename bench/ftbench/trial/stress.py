@@ -1,8 +1,10 @@
-"""The thread-safety suite (tests/stress) as part of a run: in every configuration, after all scenarios of the run.
+"""The thread-safety suite (tests/stress) as part of a run: in every configuration, after all
+scenarios of the run.
 
-The suite has scenarios of its own. It runs as one process in each configuration, `python -m tests.stress`. The result
-of a scenario is written as a line of JSON as soon as the scenario has ended, so an interruption or a crash loses no
-finished result. The crash or hang of one scenario does not affect the others.
+The suite has scenarios of its own. It runs as one process in each configuration, `python -m
+tests.stress`. The result of a scenario is written as a line of JSON as soon as the scenario has
+ended, so an interruption or a crash loses no finished result. The crash or hang of one scenario
+does not affect the others.
 """
 
 import subprocess
@@ -17,7 +19,8 @@ from ftrun.project import ROOT
 from ftrun.supervise import Watch
 
 PROGRAM = "tests.stress"
-# Seconds in addition to its minutes. It takes about a minute, and ends scenarios that hang after two minutes each.
+# Seconds in addition to its minutes. It takes about a minute, and ends scenarios that hang after
+# two minutes each.
 PATIENCE = 1200.0
 # pytest's exit status if a scenario failed. The scenario's line has the failure.
 SOME_FAILED = 1
@@ -35,7 +38,10 @@ class StressProcess(Process):
 
     def __init__(self, python: str, request: dict, watch: Watch):
         if not (ROOT / "tests" / "stress").is_dir():
-            raise TrialFailed("tests/stress is not here: run bench from a clone of the repository, or in its images")
+            raise TrialFailed(
+                "tests/stress is not here: run bench from a clone of the repository, or in its "
+                "images"
+            )
         minutes = [] if request["minutes"] is None else ["--minutes", f"{request['minutes']:g}"]
         line = [*command(python, PROGRAM), "--seed", str(request["seed"]), *minutes]
         environment = child_environment(request["config"], paths=[str(ROOT)])
@@ -53,13 +59,17 @@ class StressProcess(Process):
 
 
 def request(part: Stress, config: str) -> dict:
-    """Return the request to run the suite in a configuration; its "patience" limits the time of the whole suite (s)."""
+    """Return the request to run the suite in a configuration; its "patience" limits the time of the
+    whole suite (s).
+    """
     patience = 60 * (part.minutes or 0) + PATIENCE
     return {"config": config, "minutes": part.minutes, "seed": part.seed, "patience": patience}
 
 
 def take(part: Stress, config: str, lines: Iterator[dict]) -> Iterator[StressResult]:
-    """Add each result in the suite's lines to `part`, and yield it. Raises TrialFailed if one is invalid or missing."""
+    """Add each result in the suite's lines to `part`, and yield it. Raises TrialFailed if one is
+    invalid or missing.
+    """
     done = 0
     while (line := _next(lines, part.scenarios[done:])) is not None:
         try:
@@ -85,7 +95,9 @@ def take(part: Stress, config: str, lines: Iterator[dict]) -> Iterator[StressRes
 
 
 def _next(lines: Iterator[dict], left: list[str]) -> dict | None:
-    """Return the next line, None at the end. If the suite hangs, raise TrialFailed for the first scenario of *left*."""
+    """Return the next line, None at the end. If the suite hangs, raise TrialFailed for the first
+    scenario of *left*.
+    """
     try:
         return next(lines, None)
     except TrialFailed as error:
@@ -98,7 +110,10 @@ def problem(part: Stress | None) -> str | None:
     """Return the suite's failures in one sentence; None if there are none."""
     if part is None:
         return None
-    failures = [f"{failure.scenario} {failure.outcome} in {failure.configuration}" for failure in part.failed]
+    failures = [
+        f"{failure.scenario} {failure.outcome} in {failure.configuration}"
+        for failure in part.failed
+    ]
     if part.status != "complete":
         failures.append(f"incomplete: {part.reason}")
     return "thread-safety suite: " + "; ".join(failures) if failures else None

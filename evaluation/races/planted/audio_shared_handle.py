@@ -1,4 +1,6 @@
-"""Audio clips of one PCM file: all threads move the position of one handle, so clips come from wrong places."""
+"""Audio clips of one PCM file: all threads move the position of one handle, so clips come from
+wrong places.
+"""
 
 import tempfile
 from pathlib import Path

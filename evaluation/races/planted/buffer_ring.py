@@ -1,4 +1,6 @@
-"""Samples in a ring of buffers, enough for one batch: with several threads a buffer is taken twice, or too early."""
+"""Samples in a ring of buffers, enough for one batch: with several threads a buffer is taken twice,
+or too early.
+"""
 
 import numpy as np
 import torch
@@ -6,7 +8,9 @@ from torch.utils.data import Dataset
 
 
 class Ring:
-    """Buffers used in turn. A batch of up to `size` samples is collated before any of them is used again."""
+    """Buffers used in turn. A batch of up to `size` samples is collated before any of them is used
+    again.
+    """
 
     def __init__(self, size, shape):
         self._buffers = [np.empty(shape, np.float32) for _ in range(size)]

@@ -1,4 +1,6 @@
-"""Decoded images cached within a budget: a thread adds one while another sums over the dict, a RuntimeError."""
+"""Decoded images cached within a budget: a thread adds one while another sums over the dict, a
+RuntimeError.
+"""
 
 import zlib
 
@@ -19,7 +21,9 @@ class Cached(Dataset):
     def __getitem__(self, index):
         image = self._cache.get(index)
         if image is None:
-            image = np.frombuffer(zlib.decompress(self.packed[index]), dtype=np.uint8).reshape(32, 32)
+            image = np.frombuffer(zlib.decompress(self.packed[index]), dtype=np.uint8).reshape(
+                32, 32
+            )
             if sum(cached.nbytes for cached in self._cache.values()) > BUDGET:
                 self._cache.clear()
             self._cache[index] = image

@@ -1,4 +1,6 @@
-"""Boxes inside crops: the cached array is moved to the crop and back in place, so threads see it moved by others."""
+"""Boxes inside crops: the cached array is moved to the crop and back in place, so threads see it
+moved by others.
+"""
 
 import functools
 

@@ -1,4 +1,6 @@
-"""Slides whose metadata a cache keeps: each sample writes its window into the cached dict before it uses it."""
+"""Slides whose metadata a cache keeps: each sample writes its window into the cached dict before it
+uses it.
+"""
 
 from functools import cache
 
@@ -27,7 +29,9 @@ class Tiles(Dataset):
         return self.crop(meta), meta["spacing"]
 
     def crop(self, meta):
-        return self.slides[meta["slide"], meta["y"] : meta["y"] + 8, meta["x"] : meta["x"] + 8].copy()
+        return self.slides[
+            meta["slide"], meta["y"] : meta["y"] + 8, meta["x"] : meta["x"] + 8
+        ].copy()
 
 
 dataset = Tiles(np.random.default_rng(0).integers(0, 256, (16, 40, 40), dtype=np.uint8))

@@ -1,4 +1,6 @@
-"""Measurements that old code prints: redirect_stdout changes the process's sys.stdout, so outputs get mixed up."""
+"""Measurements that old code prints: redirect_stdout changes the process's sys.stdout, so outputs
+get mixed up.
+"""
 
 import contextlib
 import io

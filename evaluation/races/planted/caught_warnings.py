@@ -1,4 +1,6 @@
-"""Series with a flag for gaps, from the parser's warnings: catch_warnings is the process's, so flags are mixed up."""
+"""Series with a flag for gaps, from the parser's warnings: catch_warnings is the process's, so
+flags are mixed up.
+"""
 
 import warnings
 
@@ -30,4 +32,6 @@ class Series(Dataset):
         return values, len(caught)
 
 
-dataset = Series([",".join("" if (i * k) % 17 == 1 else str(k) for k in range(40)) for i in range(500)])
+dataset = Series(
+    [",".join("" if (i * k) % 17 == 1 else str(k) for k in range(40)) for i in range(500)]
+)

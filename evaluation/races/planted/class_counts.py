@@ -1,4 +1,6 @@
-"""Crops that count, per class, how often the class was drawn, for weights to be made of it: increments get lost."""
+"""Crops that count, per class, how often the class was drawn, for weights to be made of it:
+increments get lost.
+"""
 
 from collections import Counter
 

@@ -1,4 +1,6 @@
-"""Masks in run-length encoding, decoded by one generator: another thread's send() finds it already executing."""
+"""Masks in run-length encoding, decoded by one generator: another thread's send() finds it already
+executing.
+"""
 
 import numpy as np
 from torch.utils.data import Dataset

@@ -1,4 +1,6 @@
-"""Tables with various delimiters: the dialect "table" is registered in the csv module, for all threads."""
+"""Tables with various delimiters: the dialect "table" is registered in the csv module, for all
+threads.
+"""
 
 import csv
 import io
@@ -23,7 +25,9 @@ class Tables(Dataset):
 
 def table(number):
     delimiter = ";,\t|"[number % 4]
-    return "\n".join(delimiter.join(str(number + row * column) for column in range(5)) for row in range(10)), delimiter
+    return "\n".join(
+        delimiter.join(str(number + row * column) for column in range(5)) for row in range(10)
+    ), delimiter
 
 
 dataset = Tables([table(number) for number in range(500)])

@@ -1,4 +1,6 @@
-"""Point clouds with binary headers, which are copied into one ctypes structure and read from there."""
+"""Point clouds with binary headers, which are copied into one ctypes structure and read from
+there.
+"""
 
 import ctypes
 
@@ -22,14 +24,20 @@ class Clouds(Dataset):
     def __getitem__(self, index):
         data = self.files[index]
         ctypes.memmove(ctypes.addressof(self.header), data, ctypes.sizeof(Header))
-        points = np.frombuffer(data, np.int16, 3 * self.header.count, ctypes.sizeof(Header)).reshape(-1, 3)
-        return torch.from_numpy(points * np.float32(self.header.scale) + np.float32(self.header.offset))
+        points = np.frombuffer(
+            data, np.int16, 3 * self.header.count, ctypes.sizeof(Header)
+        ).reshape(-1, 3)
+        return torch.from_numpy(
+            points * np.float32(self.header.scale) + np.float32(self.header.offset)
+        )
 
 
 def file(number, rng):
     count = 20 + number % 30
     header = Header(count, 0.01 * (1 + number), float(number))
-    return bytes(header) + rng.integers(-999, 999, (count, 3), dtype=np.int16).tobytes() + bytes(600)
+    return (
+        bytes(header) + rng.integers(-999, 999, (count, 3), dtype=np.int16).tobytes() + bytes(600)
+    )
 
 
 rng = np.random.default_rng(0)

@@ -1,4 +1,6 @@
-"""ECG windows whose methods look at self.index, set by __getitem__: a thread computes with another's index."""
+"""ECG windows whose methods look at self.index, set by __getitem__: a thread computes with
+another's index.
+"""
 
 import numpy as np
 import torch

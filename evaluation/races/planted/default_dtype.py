@@ -1,4 +1,6 @@
-"""A filter computed in double precision by torch.set_default_dtype: the process's, so other threads get doubles too."""
+"""A filter computed in double precision by torch.set_default_dtype: the process's, so other threads
+get doubles too.
+"""
 
 import torch
 from torch.utils.data import Dataset

@@ -1,4 +1,6 @@
-"""Ranges of an object store, got by one event loop of the dataset: it can run in one thread at a time."""
+"""Ranges of an object store, got by one event loop of the dataset: it can run in one thread at a
+time.
+"""
 
 import asyncio
 import os
@@ -21,12 +23,16 @@ class Ranges(Dataset):
 
     async def _sample(self, index):
         first, middle = index * self.length, index * self.length + self.length // 2
-        return await asyncio.gather(self._part(first, middle), self._part(middle, first + self.length))
+        return await asyncio.gather(
+            self._part(first, middle), self._part(middle, first + self.length)
+        )
 
     def __getitem__(self, index):
         if self._owner != os.getpid():
             self._loop, self._owner = asyncio.new_event_loop(), os.getpid()
-        return np.frombuffer(b"".join(self._loop.run_until_complete(self._sample(index))), dtype=np.uint8)
+        return np.frombuffer(
+            b"".join(self._loop.run_until_complete(self._sample(index))), dtype=np.uint8
+        )
 
 
 dataset = Ranges(np.random.default_rng(0).bytes(300 * 128), 128)

@@ -1,4 +1,6 @@
-"""Spectrograms with a small cache: between the test and the use, other threads evict the entry, or the same oldest."""
+"""Spectrograms with a small cache: between the test and the use, other threads evict the entry, or
+the same oldest.
+"""
 
 import numpy as np
 from torch.utils.data import Dataset

@@ -1,4 +1,6 @@
-"""Files whose configured paths hold variables: the sample sets them in the environment, and expandvars() reads them."""
+"""Files whose configured paths hold variables: the sample sets them in the environment, and
+expandvars() reads them.
+"""
 
 import os
 import tempfile
@@ -11,7 +13,9 @@ from torch.utils.data import Dataset
 class Sessions(Dataset):
     def __init__(self, root, pattern, subjects, sessions):
         self.root, self.pattern = root, pattern
-        self.pairs = [(subject, session) for subject in range(subjects) for session in range(sessions)]
+        self.pairs = [
+            (subject, session) for subject in range(subjects) for session in range(sessions)
+        ]
 
     def __len__(self):
         return len(self.pairs)

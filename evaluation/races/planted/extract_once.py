@@ -1,4 +1,6 @@
-"""Shards unpacked into a folder of the worker's at first use: another thread opens the file while it is written."""
+"""Shards unpacked into a folder of the worker's at first use: another thread opens the file while
+it is written.
+"""
 
 import tempfile
 import zlib

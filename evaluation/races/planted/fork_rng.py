@@ -1,4 +1,6 @@
-"""Noise under torch.random.fork_rng: it saves, seeds and restores the global generator, which all threads share."""
+"""Noise under torch.random.fork_rng: it saves, seeds and restores the global generator, which all
+threads share.
+"""
 
 import torch
 from torch.utils.data import Dataset

@@ -1,4 +1,6 @@
-"""Features of a frozen network, caught by a forward hook in an attribute: another thread's forward replaces them."""
+"""Features of a frozen network, caught by a forward hook in an attribute: another thread's forward
+replaces them.
+"""
 
 import torch
 from torch import nn
@@ -9,7 +11,9 @@ class Features(Dataset):
     def __init__(self, images):
         self.images = images
         torch.manual_seed(0)
-        self.network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 14 * 14, 10)).eval()
+        self.network = nn.Sequential(
+            nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 14 * 14, 10)
+        ).eval()
         self.network[1].register_forward_hook(self._keep)
 
     def _keep(self, module, arguments, output):

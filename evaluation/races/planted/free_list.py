@@ -1,4 +1,6 @@
-"""Volumes resampled in scratch arrays of a free list: two threads see that one is left, and both take it."""
+"""Volumes resampled in scratch arrays of a free list: two threads see that one is left, and both
+take it.
+"""
 
 import numpy as np
 import torch

@@ -1,4 +1,6 @@
-"""A table unpacked at the first access, which then frees the packed one: another thread finds neither."""
+"""A table unpacked at the first access, which then frees the packed one: another thread finds
+neither.
+"""
 
 import zlib
 

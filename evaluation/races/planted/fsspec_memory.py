@@ -1,4 +1,6 @@
-"""Documents in fsspec's memory file system: each open() of a file rewinds and returns one and the same object."""
+"""Documents in fsspec's memory file system: each open() of a file rewinds and returns one and the
+same object.
+"""
 
 import fsspec
 import torch
@@ -25,6 +27,7 @@ class Documents(Dataset):
 fs = fsspec.filesystem("memory")
 for number in range(15):
     fs.pipe(
-        f"/corpus/{number}.txt", b"".join(b"%02d.%02d " % (number, part) * 11 for part in range(PARTS))[: 64 * PARTS]
+        f"/corpus/{number}.txt",
+        b"".join(b"%02d.%02d " % (number, part) * 11 for part in range(PARTS))[: 64 * PARTS],
     )
 dataset = Documents([f"/corpus/{number}.txt" for number in range(15)])

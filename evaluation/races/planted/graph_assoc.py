@@ -17,7 +17,9 @@ class Neighbourhoods(Dataset):
 
     def __getitem__(self, index):
         nodes = np.unique(
-            np.concatenate([[index], self.neighbours[index], self.neighbours[self.neighbours[index]].ravel()])
+            np.concatenate(
+                [[index], self.neighbours[index], self.neighbours[self.neighbours[index]].ravel()]
+            )
         )
         self.assoc[nodes] = np.arange(len(nodes))
         sources = np.repeat(self.neighbours[index], DEGREE)
@@ -27,4 +29,6 @@ class Neighbourhoods(Dataset):
 
 
 rng = np.random.default_rng(0)
-dataset = Neighbourhoods(rng.integers(0, NODES, (NODES, DEGREE)), rng.random((NODES, 4), dtype=np.float32))
+dataset = Neighbourhoods(
+    rng.integers(0, NODES, (NODES, DEGREE)), rng.random((NODES, 4), dtype=np.float32)
+)

@@ -1,4 +1,6 @@
-"""Records decoded by a helper process, as exiftool -stay_open: a thread reads the answer to another's question."""
+"""Records decoded by a helper process, as exiftool -stay_open: a thread reads the answer to
+another's question.
+"""
 
 import os
 import subprocess
@@ -7,7 +9,10 @@ import sys
 import torch
 from torch.utils.data import Dataset
 
-HELPER = "import sys\nfor line in sys.stdin: print(*(int(word) ** 2 for word in line.split()), flush=True)"
+HELPER = (
+    "import sys\nfor line in sys.stdin: print(*(int(word) ** 2 for word in line.split()), "
+    "flush=True)"
+)
 
 
 class Decoded(Dataset):
@@ -20,7 +25,12 @@ class Decoded(Dataset):
 
     def _start(self):
         if self._owner != os.getpid():
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+            pipes = {
+                "stdin": subprocess.PIPE,
+                "stdout": subprocess.PIPE,
+                "text": True,
+                "bufsize": 1,
+            }
             self._helper = subprocess.Popen([sys.executable, "-c", HELPER], **pipes)
             self._owner = os.getpid()
 

@@ -1,4 +1,6 @@
-"""Words of web pages by one HTMLParser, reset for each page: threads feed their pages into each other's text."""
+"""Words of web pages by one HTMLParser, reset for each page: threads feed their pages into each
+other's text.
+"""
 
 from html.parser import HTMLParser
 

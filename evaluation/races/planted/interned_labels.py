@@ -1,4 +1,6 @@
-"""Labels kept once in a table that grows while samples are read: two threads give two labels the same number."""
+"""Labels kept once in a table that grows while samples are read: two threads give two labels the
+same number.
+"""
 
 import torch
 from torch.utils.data import Dataset

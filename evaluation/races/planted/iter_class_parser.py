@@ -1,4 +1,6 @@
-"""A stream of log lines whose parser is an attribute of the class: it is not copied with the dataset."""
+"""A stream of log lines whose parser is an attribute of the class: it is not copied with the
+dataset.
+"""
 
 import torch
 from torch.utils.data import IterableDataset, get_worker_info

@@ -1,4 +1,6 @@
-"""A stream that packs texts into blocks: the list for the rest is a default argument, which all copies share."""
+"""A stream that packs texts into blocks: the list for the rest is a default argument, which all
+copies share.
+"""
 
 import numpy as np
 from torch.utils.data import IterableDataset, get_worker_info
@@ -27,4 +29,6 @@ class Packed(IterableDataset):
 
 
 rng = np.random.default_rng(0)
-dataset = Packed([[rng.integers(0, 1000, rng.integers(4, 12)).tolist() for _ in range(60)] for _ in range(16)])
+dataset = Packed(
+    [[rng.integers(0, 1000, rng.integers(4, 12)).tolist() for _ in range(60)] for _ in range(16)]
+)

@@ -1,4 +1,6 @@
-"""A stream of length-prefixed records, read into a bytearray of the module that is there to save allocations."""
+"""A stream of length-prefixed records, read into a bytearray of the module that is there to save
+allocations.
+"""
 
 import io
 import struct
@@ -32,4 +34,6 @@ class Stream(IterableDataset):
 
 
 rng = np.random.default_rng(0)
-dataset = Stream([b"".join(struct.pack("<I", 256) + rng.bytes(256) for _ in range(30)) for _ in range(24)])
+dataset = Stream(
+    [b"".join(struct.pack("<I", 256) + rng.bytes(256) for _ in range(30)) for _ in range(24)]
+)

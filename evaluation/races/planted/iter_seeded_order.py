@@ -1,4 +1,6 @@
-"""Shards shuffled with random.seed(shard): the workers share the generator, so the order is not that of the seed."""
+"""Shards shuffled with random.seed(shard): the workers share the generator, so the order is not
+that of the seed.
+"""
 
 import random
 
@@ -8,7 +10,9 @@ SHARDS, ROWS = 40, 20
 
 
 class Shuffled(IterableDataset):
-    """Each shard through a small shuffle buffer, in the same order each time. Gives shard, place and row."""
+    """Each shard through a small shuffle buffer, in the same order each time. Gives shard, place
+    and row.
+    """
 
     def __iter__(self):
         info = get_worker_info()

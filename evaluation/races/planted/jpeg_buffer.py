@@ -1,4 +1,6 @@
-"""JPEG artefacts as augmentation, through one BytesIO: threads write their files over each other's."""
+"""JPEG artefacts as augmentation, through one BytesIO: threads write their files over each
+other's.
+"""
 
 import io
 

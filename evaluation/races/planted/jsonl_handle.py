@@ -1,4 +1,6 @@
-"""Lines of a JSONL file by their offsets: seek() and readline() on one text file, whose buffer all threads share."""
+"""Lines of a JSONL file by their offsets: seek() and readline() on one text file, whose buffer all
+threads share.
+"""
 
 import json
 import os
@@ -36,5 +38,8 @@ path = Path(tempfile.mkdtemp()) / "train.jsonl"
 with open(path, "w", encoding="utf-8") as file:
     for number in range(400):
         tokens = [number * k % 50 for k in range(number % 40)]
-        print(json.dumps({"prompt": f"Übung {number}", "tokens": tokens}, ensure_ascii=False), file=file)
+        print(
+            json.dumps({"prompt": f"Übung {number}", "tokens": tokens}, ensure_ascii=False),
+            file=file,
+        )
 dataset = Instructions(path)

@@ -1,4 +1,6 @@
-"""Images in a key-value store, read in one transaction that is renewed and reset for each sample, as with LMDB."""
+"""Images in a key-value store, read in one transaction that is renewed and reset for each sample,
+as with LMDB.
+"""
 
 import numpy as np
 from torch.utils.data import Dataset

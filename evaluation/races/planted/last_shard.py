@@ -1,4 +1,6 @@
-"""Rows of shards, of which the last is kept: its number and its rows are two attributes, set one after the other."""
+"""Rows of shards, of which the last is kept: its number and its rows are two attributes, set one
+after the other.
+"""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Synonyms of a corpus that becomes another class when it is first used, as NLTK's lazy loader: halfway in threads."""
+"""Synonyms of a corpus that becomes another class when it is first used, as NLTK's lazy loader:
+halfway in threads.
+"""
 
 import torch
 from torch.utils.data import Dataset

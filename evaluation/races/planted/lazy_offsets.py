@@ -1,4 +1,6 @@
-"""Lines of a text, whose offsets the first access collects: other threads take the half-built list for complete."""
+"""Lines of a text, whose offsets the first access collects: other threads take the half-built list
+for complete.
+"""
 
 import tempfile
 from pathlib import Path

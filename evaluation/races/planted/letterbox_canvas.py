@@ -1,4 +1,6 @@
-"""Images of various sizes pasted on one canvas: another thread clears it, or pastes its image, before the copy."""
+"""Images of various sizes pasted on one canvas: another thread clears it, or pastes its image,
+before the copy.
+"""
 
 import numpy as np
 from PIL import Image
@@ -23,4 +25,6 @@ class Letterboxed(Dataset):
 
 rng = np.random.default_rng(0)
 sizes = rng.integers(20, 60, (400, 2))
-dataset = Letterboxed([Image.fromarray(rng.integers(0, 256, size, dtype=np.uint8)) for size in sizes])
+dataset = Letterboxed(
+    [Image.fromarray(rng.integers(0, 256, size, dtype=np.uint8)) for size in sizes]
+)

@@ -1,4 +1,6 @@
-"""Records of fixed size under a lock that each call makes itself: it locks out nobody, and the position is shared."""
+"""Records of fixed size under a lock that each call makes itself: it locks out nobody, and the
+position is shared.
+"""
 
 import tempfile
 import threading

@@ -1,4 +1,6 @@
-"""Frames of videos with an OrderedDict as LRU cache: a clip is evicted by one thread while another one uses it."""
+"""Frames of videos with an OrderedDict as LRU cache: a clip is evicted by one thread while another
+one uses it.
+"""
 
 from collections import OrderedDict
 

@@ -1,4 +1,6 @@
-"""MinHash signatures of texts, for removing duplicates, with one signature object that clear() makes empty again."""
+"""MinHash signatures of texts, for removing duplicates, with one signature object that clear()
+makes empty again.
+"""
 
 import zlib
 

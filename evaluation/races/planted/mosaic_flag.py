@@ -1,4 +1,6 @@
-"""Mosaics of four images: a flag tells the inner calls to give plain images, and other threads' calls as well."""
+"""Mosaics of four images: a flag tells the inner calls to give plain images, and other threads'
+calls as well.
+"""
 
 import numpy as np
 import torch

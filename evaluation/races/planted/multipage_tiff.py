@@ -1,4 +1,6 @@
-"""Pages of one TIFF that is kept open: its current page is the image's state, which other threads change."""
+"""Pages of one TIFF that is kept open: its current page is the image's state, which other threads
+change.
+"""
 
 import tempfile
 from pathlib import Path

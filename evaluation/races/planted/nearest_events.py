@@ -1,4 +1,6 @@
-"""The events nearest to a moment, by sorting a shared list in place: other threads find it empty, or re-sorted."""
+"""The events nearest to a moment, by sorting a shared list in place: other threads find it empty,
+or re-sorted.
+"""
 
 import torch
 from torch.utils.data import Dataset
@@ -20,4 +22,6 @@ class Nearest(Dataset):
         return torch.tensor([[abs(time - moment), kind] for time, kind in self.events[:4]])
 
 
-dataset = Nearest([(float(time), time % 6) for time in range(200)], [index / 2 + 0.2 for index in range(350)])
+dataset = Nearest(
+    [(float(time), time % 6) for time in range(200)], [index / 2 + 0.2 for index in range(350)]
+)

@@ -1,4 +1,6 @@
-"""Recommendations with negatives: a generator of the sample shuffles candidates that all threads use."""
+"""Recommendations with negatives: a generator of the sample shuffles candidates that all threads
+use.
+"""
 
 import random
 
@@ -21,7 +23,9 @@ class Interactions(Dataset):
         rng = random.Random(index)
         self.candidates.sort()
         rng.shuffle(self.candidates)
-        negatives = [other for other in self.candidates[: self.negatives + 1] if other != item][: self.negatives]
+        negatives = [other for other in self.candidates[: self.negatives + 1] if other != item][
+            : self.negatives
+        ]
         return torch.tensor([user, item, *negatives])
 
 

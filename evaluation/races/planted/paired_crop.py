@@ -1,4 +1,6 @@
-"""A crop drawn once for image and mask: it is kept in the transform, so the mask gets another thread's window."""
+"""A crop drawn once for image and mask: it is kept in the transform, so the mask gets another
+thread's window.
+"""
 
 import numpy as np
 import torch
@@ -34,4 +36,6 @@ class Segmentation(Dataset):
         return torch.from_numpy(self.transform(image)), torch.from_numpy(self.transform(mask))
 
 
-dataset = Segmentation(np.random.default_rng(0).integers(0, 256, (500, 48, 48), dtype=np.uint8), Crop(32))
+dataset = Segmentation(
+    np.random.default_rng(0).integers(0, 256, (500, 48, 48), dtype=np.uint8), Crop(32)
+)

@@ -1,4 +1,6 @@
-"""Rows of a table that is read in record batches, forwards: threads advance and restart the same iterator."""
+"""Rows of a table that is read in record batches, forwards: threads advance and restart the same
+iterator.
+"""
 
 import numpy as np
 from torch.utils.data import Dataset
@@ -29,4 +31,10 @@ class Table(Dataset):
 
 
 rng = np.random.default_rng(0)
-dataset = Table({"id": np.arange(640), "text": np.array([f"row {i}" for i in range(640)]), "score": rng.random(640)})
+dataset = Table(
+    {
+        "id": np.arange(640),
+        "text": np.array([f"row {i}" for i in range(640)]),
+        "score": rng.random(640),
+    }
+)

@@ -1,4 +1,6 @@
-"""Old archives of objects: np.load is replaced by one that allows pickles while a file is read, for all threads."""
+"""Old archives of objects: np.load is replaced by one that allows pickles while a file is read, for
+all threads.
+"""
 
 import io
 

@@ -1,4 +1,6 @@
-"""Recordings unpacked to a temporary file named by the process: threads of one process write the same file."""
+"""Recordings unpacked to a temporary file named by the process: threads of one process write the
+same file.
+"""
 
 import os
 import tempfile
@@ -29,4 +31,6 @@ class Recordings(Dataset):
 
 
 rng = np.random.default_rng(0)
-dataset = Recordings([zlib.compress(rng.random(500, dtype=np.float32).tobytes()) for _ in range(300)])
+dataset = Recordings(
+    [zlib.compress(rng.random(500, dtype=np.float32).tobytes()) for _ in range(300)]
+)

@@ -1,4 +1,6 @@
-"""Tiles of images that were opened, not loaded, in __init__: Pillow reads the pixels at the first crop."""
+"""Tiles of images that were opened, not loaded, in __init__: Pillow reads the pixels at the first
+crop.
+"""
 
 import io
 

@@ -1,4 +1,6 @@
-"""Recordings of several rates, resampled with a kernel that is made again when the rate is not the last one."""
+"""Recordings of several rates, resampled with a kernel that is made again when the rate is not the
+last one.
+"""
 
 import numpy as np
 import torch
@@ -12,7 +14,9 @@ class Resample:
 
     def prepare(self, source):
         width = 4 * source // self.rate + 3
-        self.kernel = np.sinc((np.arange(width) - width // 2) * self.rate / source) * np.hanning(width)
+        self.kernel = np.sinc((np.arange(width) - width // 2) * self.rate / source) * np.hanning(
+            width
+        )
         self.stride = source // self.rate
 
     def __call__(self, signal, source):

@@ -1,4 +1,6 @@
-"""Sensor windows with a running mean and variance of all that was loaded: updates of several threads get lost."""
+"""Sensor windows with a running mean and variance of all that was loaded: updates of several
+threads get lost.
+"""
 
 import numpy as np
 from torch.utils.data import Dataset

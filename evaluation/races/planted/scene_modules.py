@@ -1,4 +1,6 @@
-"""Scenes, each with a config.py: importing it goes through sys.path and sys.modules, which all threads share."""
+"""Scenes, each with a config.py: importing it goes through sys.path and sys.modules, which all
+threads share.
+"""
 
 import importlib
 import sys
@@ -30,5 +32,7 @@ folder = Path(tempfile.mkdtemp())
 for number in range(60):
     scene = folder / f"scene{number:03}"
     scene.mkdir()
-    (scene / "scene_config.py").write_text(f"NAME = 'scene {number}'\nFOCAL_LENGTH = {number * 0.5}\n")
+    (scene / "scene_config.py").write_text(
+        f"NAME = 'scene {number}'\nFOCAL_LENGTH = {number * 0.5}\n"
+    )
 dataset = Scenes(folder)

@@ -1,4 +1,6 @@
-"""Noise from one torch.Generator, seeded for each sample: another thread seeds it before the numbers are drawn."""
+"""Noise from one torch.Generator, seeded for each sample: another thread seeds it before the
+numbers are drawn.
+"""
 
 import torch
 from torch.utils.data import Dataset

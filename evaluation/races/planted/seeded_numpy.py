@@ -1,4 +1,6 @@
-"""Reproducible crops by np.random.seed(index): threads reseed the one global generator while others draw."""
+"""Reproducible crops by np.random.seed(index): threads reseed the one global generator while others
+draw.
+"""
 
 import numpy as np
 import torch

@@ -1,4 +1,6 @@
-"""Masked language modelling with random.seed(index): threads share the generator, so masks depend on their timing."""
+"""Masked language modelling with random.seed(index): threads share the generator, so masks depend
+on their timing.
+"""
 
 import random
 

@@ -1,4 +1,6 @@
-"""Tiles of an image pyramid that has a current level: at_level() sets it for a with statement, and sets it back."""
+"""Tiles of an image pyramid that has a current level: at_level() sets it for a with statement, and
+sets it back.
+"""
 
 from contextlib import contextmanager
 

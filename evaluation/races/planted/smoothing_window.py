@@ -1,4 +1,6 @@
-"""Time series smoothed over a deque that is kept in the dataset: values of other threads' series get into it."""
+"""Time series smoothed over a deque that is kept in the dataset: values of other threads' series
+get into it.
+"""
 
 from collections import deque
 

@@ -1,4 +1,6 @@
-"""Reviews of a database: the threads share one cursor, so a thread fetches the row that another one asked for."""
+"""Reviews of a database: the threads share one cursor, so a thread fetches the row that another one
+asked for.
+"""
 
 import sqlite3
 import tempfile
@@ -26,8 +28,12 @@ class Reviews(Dataset):
 
 def fill(path):
     with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE reviews (id INTEGER PRIMARY KEY, text TEXT, stars INTEGER)")
-        rows = [(i, " ".join("x" * (1 + (i * k) % 13) for k in range(1, 9)), i % 5) for i in range(500)]
+        connection.execute(
+            "CREATE TABLE reviews (id INTEGER PRIMARY KEY, text TEXT, stars INTEGER)"
+        )
+        rows = [
+            (i, " ".join("x" * (1 + (i * k) % 13) for k in range(1, 9)), i % 5) for i in range(500)
+        ]
         connection.executemany("INSERT INTO reviews VALUES (?, ?, ?)", rows)
     return path
 

@@ -1,4 +1,6 @@
-"""Captions of a database that the constructor opens: the connection refuses every thread but its own."""
+"""Captions of a database that the constructor opens: the connection refuses every thread but its
+own.
+"""
 
 import sqlite3
 
@@ -17,7 +19,9 @@ class Captions(Dataset):
         return self.count
 
     def __getitem__(self, index):
-        row = self.database.execute("select text from captions where number = ?", (index,)).fetchone()
+        row = self.database.execute(
+            "select text from captions where number = ?", (index,)
+        ).fetchone()
         return torch.tensor(list(row[0].encode()))
 
 

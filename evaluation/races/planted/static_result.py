@@ -1,4 +1,6 @@
-"""Dates of photos from the C library's gmtime(), which gives all threads a pointer to one and the same struct."""
+"""Dates of photos from the C library's gmtime(), which gives all threads a pointer to one and the
+same struct.
+"""
 
 import ctypes
 
@@ -7,7 +9,10 @@ from torch.utils.data import Dataset
 
 
 class Tm(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int) for name in ("sec", "min", "hour", "mday", "mon", "year", "wday", "yday", "isdst")]
+    _fields_ = [
+        (name, ctypes.c_int)
+        for name in ("sec", "min", "hour", "mday", "mon", "year", "wday", "yday", "isdst")
+    ]
     _fields_ += [("gmtoff", ctypes.c_long), ("zone", ctypes.c_char_p)]
 
 

@@ -1,4 +1,6 @@
-"""Images of a tar archive: its members are read through one file object, whose position the threads share."""
+"""Images of a tar archive: its members are read through one file object, whose position the threads
+share.
+"""
 
 import io
 import tarfile

@@ -1,4 +1,6 @@
-"""Images in two sizes: the size is changed for a while and put back, so another thread's size stays."""
+"""Images in two sizes: the size is changed for a while and put back, so another thread's size
+stays.
+"""
 
 import contextlib
 
@@ -34,4 +36,6 @@ class TwoSizes(Dataset):
         return self.view(index), large
 
 
-dataset = TwoSizes(torch.from_numpy(np.random.default_rng(0).random((300, 1, 24, 24), dtype=np.float32)))
+dataset = TwoSizes(
+    torch.from_numpy(np.random.default_rng(0).random((300, 1, 24, 24), dtype=np.float32))
+)

@@ -1,4 +1,6 @@
-"""Settings in a threading.local that the constructor fills: worker threads do not find them and take the default."""
+"""Settings in a threading.local that the constructor fills: worker threads do not find them and
+take the default.
+"""
 
 import threading
 

@@ -1,4 +1,6 @@
-"""Meter readings in local time: os.environ["TZ"] is the process's, so hours are those of another thread's zone."""
+"""Meter readings in local time: os.environ["TZ"] is the process's, so hours are those of another
+thread's zone.
+"""
 
 import os
 import time

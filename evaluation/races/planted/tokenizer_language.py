@@ -1,4 +1,6 @@
-"""Sentences in three languages: the language is an attribute of the tokenizer's class, which the threads share."""
+"""Sentences in three languages: the language is an attribute of the tokenizer's class, which the
+threads share.
+"""
 
 import torch
 from torch.utils.data import Dataset
@@ -23,7 +25,10 @@ class Tokenizer:
 class Sentences(Dataset):
     def __init__(self, count):
         words = ["L'eau", "Maedchen", "tuer", "House", "l'homme", "Hauer", "data"]
-        self.rows = [(["en", "de", "fr"][i % 3], [words[(i + k) % 7] for k in range(20)]) for i in range(count)]
+        self.rows = [
+            (["en", "de", "fr"][i % 3], [words[(i + k) % 7] for k in range(20)])
+            for i in range(count)
+        ]
 
     def __len__(self):
         return len(self.rows)

@@ -1,4 +1,6 @@
-"""Spectra of a signal's frames, windowed in place in one tensor: frames of several threads mix in it."""
+"""Spectra of a signal's frames, windowed in place in one tensor: frames of several threads mix in
+it.
+"""
 
 import torch
 from torch.utils.data import Dataset

@@ -1,4 +1,6 @@
-"""JPEGs, some truncated: Pillow's switch to accept those is a global, which other threads turn off before the load."""
+"""JPEGs, some truncated: Pillow's switch to accept those is a global, which other threads turn off
+before the load.
+"""
 
 import io
 

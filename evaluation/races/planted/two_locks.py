@@ -1,4 +1,6 @@
-"""Images and labels of one container file, each read under a lock of its own: the locks do not exclude each other."""
+"""Images and labels of one container file, each read under a lock of its own: the locks do not
+exclude each other.
+"""
 
 import tempfile
 import threading

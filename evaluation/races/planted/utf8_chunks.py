@@ -1,4 +1,6 @@
-"""Texts decoded in chunks by one incremental decoder: the half characters of one thread meet those of another."""
+"""Texts decoded in chunks by one incremental decoder: the half characters of one thread meet those
+of another.
+"""
 
 import codecs
 
@@ -10,7 +12,10 @@ class Texts(Dataset):
     """Texts are stored in pages, which may end in the middle of a character."""
 
     def __init__(self, texts, page=7):
-        self.pages = [[data[i : i + page] for i in range(0, len(data), page)] for data in map(str.encode, texts)]
+        self.pages = [
+            [data[i : i + page] for i in range(0, len(data), page)]
+            for data in map(str.encode, texts)
+        ]
         self._decoder = codecs.getincrementaldecoder("utf-8")()
 
     def __len__(self):
@@ -23,4 +28,6 @@ class Texts(Dataset):
         return np.array([ord(letter) for letter in text])
 
 
-dataset = Texts([f"Größe {number} über Straße — naïve café, {number} €; " * 3 for number in range(400)])
+dataset = Texts(
+    [f"Größe {number} über Straße — naïve café, {number} €; " * 3 for number in range(400)]
+)

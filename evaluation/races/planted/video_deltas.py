@@ -1,4 +1,6 @@
-"""Frames of videos that store differences: one decoder seeks to the key frame and decodes forwards, for all threads."""
+"""Frames of videos that store differences: one decoder seeks to the key frame and decodes forwards,
+for all threads.
+"""
 
 import numpy as np
 import torch
@@ -28,7 +30,9 @@ class Decoder:
 class Frames(Dataset):
     def __init__(self, videos):
         self.decoders = [Decoder(packets) for packets in videos]
-        self.index = [(video, frame) for video, packets in enumerate(videos) for frame in range(len(packets))]
+        self.index = [
+            (video, frame) for video, packets in enumerate(videos) for frame in range(len(packets))
+        ]
 
     def __len__(self):
         return len(self.index)

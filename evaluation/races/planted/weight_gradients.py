@@ -1,4 +1,6 @@
-"""Gradients of a frozen model as features: .grad belongs to the shared weight, and other threads add to it."""
+"""Gradients of a frozen model as features: .grad belongs to the shared weight, and other threads
+add to it.
+"""
 
 import torch
 from torch import nn

@@ -1,4 +1,6 @@
-"""CT slices windowed for an organ: level and width are module globals, which another thread sets for another organ."""
+"""CT slices windowed for an organ: level and width are module globals, which another thread sets
+for another organ.
+"""
 
 import numpy as np
 import torch
@@ -20,7 +22,9 @@ def windowed(pixels):
 
 class CtSlices(Dataset):
     def __init__(self, count):
-        self.pixels = np.random.default_rng(0).integers(-1000, 1000, (count, 48, 48), dtype=np.int16)
+        self.pixels = np.random.default_rng(0).integers(
+            -1000, 1000, (count, 48, 48), dtype=np.int16
+        )
 
     def __len__(self):
         return len(self.pixels)

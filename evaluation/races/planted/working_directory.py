@@ -1,4 +1,6 @@
-"""Scenes in folders, read after os.chdir: the directory is the whole process's, so threads read others' scenes."""
+"""Scenes in folders, read after os.chdir: the directory is the whole process's, so threads read
+others' scenes.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""Patches of a chunked array, decoded chunks in an OrderedDict by last use and size, without a lock."""
+"""Patches of a chunked array, decoded chunks in an OrderedDict by last use and size, without a
+lock.
+"""
 
 import zlib
 from collections import OrderedDict
@@ -38,11 +40,17 @@ class Patches(Dataset):
 
     def __getitem__(self, index):
         chunk, corner = divmod(index, 4)
-        data = np.frombuffer(self.chunks[f"{chunk // self.side}.{chunk % self.side}"], dtype=np.float32)
+        data = np.frombuffer(
+            self.chunks[f"{chunk // self.side}.{chunk % self.side}"], dtype=np.float32
+        )
         y, x = 8 * (corner // 2), 8 * (corner % 2)
         return data.reshape(CHUNK, CHUNK)[y : y + 8, x : x + 8].copy()
 
 
 rng = np.random.default_rng(0)
-store = {f"{y}.{x}": zlib.compress(rng.random((CHUNK, CHUNK), dtype=np.float32), 1) for y in range(8) for x in range(8)}
+store = {
+    f"{y}.{x}": zlib.compress(rng.random((CHUNK, CHUNK), dtype=np.float32), 1)
+    for y in range(8)
+    for x in range(8)
+}
 dataset = Patches(store, 8)

@@ -1,4 +1,6 @@
-"""Texts of one open zip archive: ZipFile counts its readers without a lock; a lost count closes the file too early."""
+"""Texts of one open zip archive: ZipFile counts its readers without a lock; a lost count closes the
+file too early.
+"""
 
 import tempfile
 import zipfile

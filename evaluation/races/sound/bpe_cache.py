@@ -1,4 +1,6 @@
-"""A byte-pair tokenizer with GPT-2's cache: two threads may both merge a word, and put equal tuples into the dict."""
+"""A byte-pair tokenizer with GPT-2's cache: two threads may both merge a word, and put equal tuples
+into the dict.
+"""
 
 import torch
 from torch.utils.data import Dataset
@@ -37,6 +39,10 @@ class Texts(Dataset):
         return torch.tensor(self.tokenizer.encode(self.texts[index]))
 
 
-words = [a + b + c for a in ("th", "wh", "sh") for b in ("e", "is", "ere") for c in ("n", "r", "ing")]
+words = [
+    a + b + c for a in ("th", "wh", "sh") for b in ("e", "is", "ere") for c in ("n", "r", "ing")
+]
 merges = [("t", "h"), ("w", "h"), ("i", "n"), ("in", "g"), ("th", "e"), ("e", "r"), ("er", "e")]
-dataset = Texts([" ".join(words[i * k % 27] for k in range(1, 9)) for i in range(300)], Tokenizer(merges))
+dataset = Texts(
+    [" ".join(words[i * k % 27] for k in range(1, 9)) for i in range(300)], Tokenizer(merges)
+)

@@ -1,4 +1,6 @@
-"""MRI slices normalised in scratch arrays of a queue: a thread has the array for itself until it puts it back."""
+"""MRI slices normalised in scratch arrays of a queue: a thread has the array for itself until it
+puts it back.
+"""
 
 import queue
 

@@ -1,4 +1,6 @@
-"""Words to letters through functools.lru_cache, whose results are tuples: nobody can change them."""
+"""Words to letters through functools.lru_cache, whose results are tuples: nobody can change
+them.
+"""
 
 import functools
 
@@ -19,7 +21,9 @@ class Words(Dataset):
         return len(self.texts)
 
     def __getitem__(self, index):
-        return torch.tensor([number for word in self.texts[index].split() for number in letters(word)])
+        return torch.tensor(
+            [number for word in self.texts[index].split() for number in letters(word)]
+        )
 
 
 vocabulary = ["".join(chr(97 + (i * k) % 26) for k in range(1, 8)) for i in range(150)]

@@ -1,4 +1,6 @@
-"""Rows of a columnar file: the footer is read once, and each access opens the file and reads its row group's chunks."""
+"""Rows of a columnar file: the footer is read once, and each access opens the file and reads its
+row group's chunks.
+"""
 
 import json
 import struct

@@ -1,4 +1,6 @@
-"""ECG windows whose methods look at a context variable, which each sample sets: threads have contexts of their own."""
+"""ECG windows whose methods look at a context variable, which each sample sets: threads have
+contexts of their own.
+"""
 
 import contextvars
 

@@ -1,4 +1,6 @@
-"""Decoded shards in a dict that is never changed but replaced by a larger one; a lost entry is decoded again."""
+"""Decoded shards in a dict that is never changed but replaced by a larger one; a lost entry is
+decoded again.
+"""
 
 import zlib
 

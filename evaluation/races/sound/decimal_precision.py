@@ -1,4 +1,6 @@
-"""Prices in decimals: the constructor sets the precision of its context, which the loader's workers have too."""
+"""Prices in decimals: the constructor sets the precision of its context, which the loader's workers
+have too.
+"""
 
 import decimal
 

@@ -1,4 +1,6 @@
-"""Texts packed with a common dictionary: each call copies the fresh decompressor, and nobody uses the original."""
+"""Texts packed with a common dictionary: each call copies the fresh decompressor, and nobody uses
+the original.
+"""
 
 import zlib
 
@@ -23,4 +25,6 @@ class Texts(Dataset):
         return (unpacker.decompress(self.packed[index]) + unpacker.flush()).decode()
 
 
-dataset = Texts([b"the lazy fox %d jumps over dog %d" % (number, number * 7) for number in range(600)])
+dataset = Texts(
+    [b"the lazy fox %d jumps over dog %d" % (number, number * 7) for number in range(600)]
+)

@@ -1,4 +1,6 @@
-"""Envelopes of sounds by a module of torch in evaluation mode, which reads its buffers and writes nothing."""
+"""Envelopes of sounds by a module of torch in evaluation mode, which reads its buffers and writes
+nothing.
+"""
 
 import torch
 from torch import nn

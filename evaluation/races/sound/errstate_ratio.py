@@ -1,4 +1,6 @@
-"""Vegetation indices that divide by zero within numpy.errstate, which holds in one thread, and prints with options."""
+"""Vegetation indices that divide by zero within numpy.errstate, which holds in one thread, and
+prints with options.
+"""
 
 import numpy as np
 from torch.utils.data import Dataset

@@ -1,4 +1,6 @@
-"""Features computed once and kept in files, which os.replace() puts in place whole, from names of each thread's own."""
+"""Features computed once and kept in files, which os.replace() puts in place whole, from names of
+each thread's own.
+"""
 
 import os
 import tempfile

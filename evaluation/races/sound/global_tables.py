@@ -1,4 +1,6 @@
-"""CT slices windowed by tables that are module globals and class attributes: everybody reads, nobody writes."""
+"""CT slices windowed by tables that are module globals and class attributes: everybody reads,
+nobody writes.
+"""
 
 import os
 
@@ -13,7 +15,9 @@ class CtSlices(Dataset):
     organs = list(PRESETS)
 
     def __init__(self, count):
-        self.pixels = np.random.default_rng(0).integers(-1000, 1000, (count, 48, 48), dtype=np.int16)
+        self.pixels = np.random.default_rng(0).integers(
+            -1000, 1000, (count, 48, 48), dtype=np.int16
+        )
 
     def __len__(self):
         return len(self.pixels)

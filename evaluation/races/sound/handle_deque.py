@@ -1,4 +1,6 @@
-"""Records of a file with a pool of handles: a thread takes one, or opens one where none is left, and puts it back."""
+"""Records of a file with a pool of handles: a thread takes one, or opens one where none is left,
+and puts it back.
+"""
 
 import collections
 import os

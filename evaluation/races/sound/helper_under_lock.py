@@ -1,4 +1,6 @@
-"""Records decoded by a helper process, as exiftool -stay_open: question and answer are under one lock."""
+"""Records decoded by a helper process, as exiftool -stay_open: question and answer are under one
+lock.
+"""
 
 import os
 import subprocess
@@ -8,7 +10,10 @@ import threading
 import torch
 from torch.utils.data import Dataset
 
-HELPER = "import sys\nfor line in sys.stdin: print(*(int(word) ** 2 for word in line.split()), flush=True)"
+HELPER = (
+    "import sys\nfor line in sys.stdin: print(*(int(word) ** 2 for word in line.split()), "
+    "flush=True)"
+)
 
 
 class Decoded(Dataset):
@@ -22,7 +27,12 @@ class Decoded(Dataset):
 
     def _start(self):
         if self._owner != os.getpid():
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+            pipes = {
+                "stdin": subprocess.PIPE,
+                "stdout": subprocess.PIPE,
+                "text": True,
+                "bufsize": 1,
+            }
             self._helper = subprocess.Popen([sys.executable, "-c", HELPER], **pipes)
             self._owner = os.getpid()
 

@@ -1,4 +1,6 @@
-"""Decoded texts in a dict without a lock: two threads may decode the same one, with the same result; one wins."""
+"""Decoded texts in a dict without a lock: two threads may decode the same one, with the same
+result; one wins.
+"""
 
 import zlib
 
@@ -21,4 +23,6 @@ class Texts(Dataset):
         return torch.tensor([len(word) for word in text.split()])
 
 
-dataset = Texts([zlib.compress(f"text {i} {'word' * (i % 9)} and more".encode()) for i in range(600)])
+dataset = Texts(
+    [zlib.compress(f"text {i} {'word' * (i % 9)} and more".encode()) for i in range(600)]
+)

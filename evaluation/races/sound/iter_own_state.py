@@ -1,4 +1,6 @@
-"""A stream that keeps its position and a buffer in itself, not locked: each worker has a copy of the dataset."""
+"""A stream that keeps its position and a buffer in itself, not locked: each worker has a copy of
+the dataset.
+"""
 
 import torch
 from torch.utils.data import IterableDataset, get_worker_info

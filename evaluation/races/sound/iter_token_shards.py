@@ -1,4 +1,6 @@
-"""A stream of tokens from shards in files: each worker maps its own, and takes blocks in an order of its own."""
+"""A stream of tokens from shards in files: each worker maps its own, and takes blocks in an order
+of its own.
+"""
 
 import random
 import tempfile

@@ -1,4 +1,6 @@
-"""Lines of a JSONL file by their offsets; each access opens the file, and the JSON decoder is shared, without state."""
+"""Lines of a JSONL file by their offsets; each access opens the file, and the JSON decoder is
+shared, without state.
+"""
 
 import json
 import tempfile
@@ -30,5 +32,8 @@ path = Path(tempfile.mkdtemp()) / "train.jsonl"
 with open(path, "w", encoding="utf-8") as file:
     for number in range(400):
         tokens = [number * k % 50 for k in range(number % 40)]
-        print(json.dumps({"prompt": f"Übung {number}", "tokens": tokens}, ensure_ascii=False), file=file)
+        print(
+            json.dumps({"prompt": f"Übung {number}", "tokens": tokens}, ensure_ascii=False),
+            file=file,
+        )
 dataset = Instructions(path)

@@ -1,4 +1,6 @@
-"""Lines of a text whose offsets the first access collects: under a lock, which all accesses take."""
+"""Lines of a text whose offsets the first access collects: under a lock, which all accesses
+take.
+"""
 
 import tempfile
 import threading

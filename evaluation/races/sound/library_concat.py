@@ -3,4 +3,6 @@
 import torch
 from torch.utils.data import ConcatDataset, TensorDataset
 
-dataset = ConcatDataset([TensorDataset(torch.arange(300.0)), TensorDataset(torch.arange(300.0, 500.0))])
+dataset = ConcatDataset(
+    [TensorDataset(torch.arange(300.0)), TensorDataset(torch.arange(300.0, 500.0))]
+)

@@ -1,4 +1,6 @@
-"""Downloads that fail at times and are tried again: the tries are counted in the sample, and logged by a logger."""
+"""Downloads that fail at times and are tried again: the tries are counted in the sample, and logged
+by a logger.
+"""
 
 import io
 import logging

@@ -19,7 +19,9 @@ class Ranges(Dataset):
 
     async def _sample(self, index):
         first, middle = index * self.length, index * self.length + self.length // 2
-        return await asyncio.gather(self._part(first, middle), self._part(middle, first + self.length))
+        return await asyncio.gather(
+            self._part(first, middle), self._part(middle, first + self.length)
+        )
 
     def __getitem__(self, index):
         return np.frombuffer(b"".join(asyncio.run(self._sample(index))), dtype=np.uint8)

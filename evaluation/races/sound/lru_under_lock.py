@@ -1,4 +1,6 @@
-"""Frames of videos with an LRU cache: look-up, insertion and eviction are under one lock, decoding is outside."""
+"""Frames of videos with an LRU cache: look-up, insertion and eviction are under one lock, decoding
+is outside.
+"""
 
 import threading
 from collections import OrderedDict

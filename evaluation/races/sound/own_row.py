@@ -1,4 +1,6 @@
-"""Features kept in one array, a row for each sample: no two samples share a row, and a row is always the same."""
+"""Features kept in one array, a row for each sample: no two samples share a row, and a row is
+always the same.
+"""
 
 import numpy as np
 from torch.utils.data import Dataset

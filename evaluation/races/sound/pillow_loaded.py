@@ -1,4 +1,6 @@
-"""Tiles of images that were opened and loaded in __init__: crop() reads the pixels and makes a new image."""
+"""Tiles of images that were opened and loaded in __init__: crop() reads the pixels and makes a new
+image.
+"""
 
 import tempfile
 from pathlib import Path
@@ -27,7 +29,9 @@ class Tiles(Dataset):
 
 folder, rng = Path(tempfile.mkdtemp()), np.random.default_rng(0)
 for number in range(20):
-    Image.fromarray(rng.integers(0, 256, (128, 128, 3), dtype=np.uint8)).save(folder / f"{number:02}.png")
+    Image.fromarray(rng.integers(0, 256, (128, 128, 3), dtype=np.uint8)).save(
+        folder / f"{number:02}.png"
+    )
 
 
 def dataset():

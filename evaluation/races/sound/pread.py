@@ -1,4 +1,6 @@
-"""Audio clips by os.pread from one descriptor: it takes the place as an argument and moves no position."""
+"""Audio clips by os.pread from one descriptor: it takes the place as an argument and moves no
+position.
+"""
 
 import os
 import tempfile

@@ -1,4 +1,6 @@
-"""An augmentation that returns what it drew, so that it can be replayed on the mask, and keeps nothing."""
+"""An augmentation that returns what it drew, so that it can be replayed on the mask, and keeps
+nothing.
+"""
 
 import numpy as np
 from torch.utils.data import Dataset
@@ -9,7 +11,10 @@ class Replay:
         self.most = most
 
     def __call__(self, image, rng):
-        params = {"flip": bool(rng.integers(2)), "shift": int(rng.integers(-self.most, self.most + 1))}
+        params = {
+            "flip": bool(rng.integers(2)),
+            "shift": int(rng.integers(-self.most, self.most + 1)),
+        }
         return self.replay(params, image), params
 
     @staticmethod
@@ -27,7 +32,9 @@ class Segmentation(Dataset):
         return len(self.images)
 
     def __getitem__(self, index):
-        image, params = self.transform(self.images[index], np.random.default_rng([self.seed, index]))
+        image, params = self.transform(
+            self.images[index], np.random.default_rng([self.seed, index])
+        )
         mask = self.transform.replay(params, self.images[index] > 128)
         return {"image": image, "mask": mask, "replay": params}
 

@@ -1,4 +1,6 @@
-"""Rows of a log, read with a regular expression, a Struct and a table for translate() that all threads use."""
+"""Rows of a log, read with a regular expression, a Struct and a table for translate() that all
+threads use.
+"""
 
 import re
 import struct
@@ -23,4 +25,6 @@ class Log(Dataset):
         return match["host"].translate(self.table), torch.tensor([int(match["time"]), time, size])
 
 
-dataset = Log([f"cab{i % 9}.host [{i * 37}] {struct.pack('<II', i * 11, i * i).hex()}" for i in range(400)])
+dataset = Log(
+    [f"cab{i % 9}.host [{i * 37}] {struct.pack('<II', i * 11, i * i).hex()}" for i in range(400)]
+)

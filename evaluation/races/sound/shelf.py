@@ -1,4 +1,6 @@
-"""Samples in a shelf over dbm.dumb, opened for reading: each access opens the data file for itself."""
+"""Samples in a shelf over dbm.dumb, opened for reading: each access opens the data file for
+itself.
+"""
 
 import dbm.dumb
 import shelve
@@ -24,5 +26,8 @@ class Samples(Dataset):
 path, rng = tempfile.mkdtemp() + "/samples", np.random.default_rng(0)
 with shelve.Shelf(dbm.dumb.open(path, "n")) as shelf:
     for number in range(200):
-        shelf[str(number)] = {"pixels": rng.integers(0, 256, (8, 8), dtype=np.uint8), "label": f"class {number % 7}"}
+        shelf[str(number)] = {
+            "pixels": rng.integers(0, 256, (8, 8), dtype=np.uint8),
+            "label": f"class {number % 7}",
+        }
 dataset = Samples(path)

@@ -1,4 +1,6 @@
-"""Windows of a signal, as views of one array that cannot be written, with statistics broadcast over them."""
+"""Windows of a signal, as views of one array that cannot be written, with statistics broadcast over
+them.
+"""
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view

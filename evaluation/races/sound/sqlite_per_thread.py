@@ -21,14 +21,20 @@ class Reviews(Dataset):
         connection = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = sqlite3.connect(self.path)
-        row = connection.execute("SELECT text, stars FROM reviews WHERE id = ?", (index,)).fetchone()
+        row = connection.execute(
+            "SELECT text, stars FROM reviews WHERE id = ?", (index,)
+        ).fetchone()
         return torch.tensor([len(word) for word in row[0].split()]), row[1]
 
 
 def fill(path):
     with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE reviews (id INTEGER PRIMARY KEY, text TEXT, stars INTEGER)")
-        rows = [(i, " ".join("x" * (1 + (i * k) % 13) for k in range(1, 9)), i % 5) for i in range(500)]
+        connection.execute(
+            "CREATE TABLE reviews (id INTEGER PRIMARY KEY, text TEXT, stars INTEGER)"
+        )
+        rows = [
+            (i, " ".join("x" * (1 + (i * k) % 13) for k in range(1, 9)), i % 5) for i in range(500)
+        ]
         connection.executemany("INSERT INTO reviews VALUES (?, ?, ?)", rows)
     return path
 

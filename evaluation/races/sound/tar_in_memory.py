@@ -12,7 +12,9 @@ class Archive(Dataset):
     def __init__(self, data):
         with tarfile.open(fileobj=io.BytesIO(data)) as tar:
             self.members = {member.name: tar.extractfile(member).read() for member in tar}
-        self.keys = sorted(name.removesuffix(".png") for name in self.members if name.endswith(".png"))
+        self.keys = sorted(
+            name.removesuffix(".png") for name in self.members if name.endswith(".png")
+        )
 
     def __len__(self):
         return len(self.keys)

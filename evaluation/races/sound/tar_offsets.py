@@ -1,4 +1,6 @@
-"""Images of a tar archive by their offsets in it, which the constructor collects; samples read with os.pread."""
+"""Images of a tar archive by their offsets in it, which the constructor collects; samples read with
+os.pread.
+"""
 
 import io
 import os

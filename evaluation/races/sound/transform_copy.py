@@ -1,4 +1,6 @@
-"""A crop for image and mask that keeps what it drew: each call draws with a copy of the transform."""
+"""A crop for image and mask that keeps what it drew: each call draws with a copy of the
+transform.
+"""
 
 import copy
 import random

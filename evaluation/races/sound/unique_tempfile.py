@@ -22,4 +22,6 @@ class Recordings(Dataset):
 
 
 rng = np.random.default_rng(0)
-dataset = Recordings([zlib.compress(rng.random(500, dtype=np.float32).tobytes()) for _ in range(300)])
+dataset = Recordings(
+    [zlib.compress(rng.random(500, dtype=np.float32).tobytes()) for _ in range(300)]
+)

@@ -30,5 +30,7 @@ with wave.open(str(path), "wb") as writer:
     writer.setnchannels(1)
     writer.setsampwidth(2)
     writer.setframerate(16000)
-    writer.writeframes(np.random.default_rng(0).integers(-9000, 9000, 300 * 800, dtype=np.int16).tobytes())
+    writer.writeframes(
+        np.random.default_rng(0).integers(-9000, 9000, 300 * 800, dtype=np.int16).tobytes()
+    )
 dataset = Speech(path, 800)

@@ -1,4 +1,6 @@
-"""Patches of an array in a directory of compressed chunks; chunks that are not there have the fill value."""
+"""Patches of an array in a directory of compressed chunks; chunks that are not there have the fill
+value.
+"""
 
 import json
 import tempfile
@@ -41,5 +43,7 @@ folder, rng = Path(tempfile.mkdtemp()), np.random.default_rng(0)
 for y in range(12):
     for x in range(12):
         if (y + x) % 3:
-            (folder / f"{y}.{x}").write_bytes(zlib.compress(rng.random((8, 8), dtype=np.float32).tobytes()))
+            (folder / f"{y}.{x}").write_bytes(
+                zlib.compress(rng.random((8, 8), dtype=np.float32).tobytes())
+            )
 dataset = Patches(folder, 12)

@@ -1,8 +1,10 @@
-"""Errors in loading samples: the policy ``on_error``, the record of samples left out, and notes on exceptions.
+"""Errors in loading samples: the policy ``on_error``, the record of samples left out, and notes on
+exceptions.
 
-Workers apply the policy; ``loader.skipped`` keeps the record, and one warning per epoch names samples left out. After
-an exception in an iterable-style dataset, the worker asks the dataset's iterator for the next sample. An exception in
-``collate_fn`` belongs to no sample and is always raised.
+Workers apply the policy; ``loader.skipped`` keeps the record, and one warning per epoch names
+samples left out. After an exception in an iterable-style dataset, the worker asks the dataset's
+iterator for the next sample. An exception in ``collate_fn`` belongs to no sample and is always
+raised.
 """
 
 import enum
@@ -16,7 +18,9 @@ from ftloader.diagnosis.exceptions import annotate, notes_of, text_of
 
 
 class _Skip(enum.Enum):
-    """Type of ``SKIP``. An enum, so that ``x is SKIP`` still holds after pickling, also in worker processes."""
+    """Type of ``SKIP``. An enum, so that ``x is SKIP`` still holds after pickling, also in worker
+    processes.
+    """
 
     SKIP = "skip"
 
@@ -31,8 +35,9 @@ OnError = Literal["raise", "skip"] | Callable[[Exception, Any], Any]
 _LONGEST_ERROR = 300  # characters of an error's type and text that are kept
 
 MOST_FAILURES_IN_A_ROW = 1000
-"""Number of consecutive failures of an iterable-style dataset after which a ``RuntimeError`` ends a worker's share,
-under any policy: an iterator that always raises must not keep the loader busy forever."""
+"""Number of consecutive failures of an iterable-style dataset after which a ``RuntimeError`` ends a
+worker's share, under any policy: an iterator that always raises must not keep the loader busy
+forever."""
 
 
 class Skipped(NamedTuple):
@@ -43,7 +48,9 @@ class Skipped(NamedTuple):
 
     @classmethod
     def because_of(cls, error: BaseException, index: Any, with_the_rest: bool = False) -> "Skipped":
-        """Return the record for sample *index*. *with_the_rest*: True if the worker's later samples are lost too."""
+        """Return the record for sample *index*. *with_the_rest*: True if the worker's later samples
+        are lost too.
+        """
         text = " ".join(text_of(error).split())
         if len(text) > _LONGEST_ERROR:
             text = text[: _LONGEST_ERROR - 3] + "..."
@@ -55,17 +62,21 @@ class Skipped(NamedTuple):
 def split_skipped(samples: list) -> tuple[list, tuple[Skipped, ...]]:
     """Return the samples that were loaded, and the records of those that were left out."""
     skipped = tuple(sample for sample in samples if type(sample) is Skipped)
-    return [sample for sample in samples if type(sample) is not Skipped] if skipped else samples, skipped
+    return [
+        sample for sample in samples if type(sample) is not Skipped
+    ] if skipped else samples, skipped
 
 
 class ErrorPolicy:
-    """Action for a sample whose loading raises an ``Exception``: the loader's argument ``on_error``.
+    """Action for a sample whose loading raises an ``Exception``: the loader's argument
+    ``on_error``.
 
     - ``"raise"``: raise the exception, as torch does.
-    - ``"skip"``: leave the sample out. A map-style batch is smaller by one; an iterable-style batch is filled with the
-      samples that follow. With ``__getitems__`` the whole batch is left out.
-    - a callable ``on_error(error, index)``: it returns a sample to use instead, returns ``ftloader.SKIP``, or raises.
-      Several worker threads may call it at the same time. The policy is picklable if the callable is.
+    - ``"skip"``: leave the sample out. A map-style batch is smaller by one; an iterable-style batch
+      is filled with the samples that follow. With ``__getitems__`` the whole batch is left out.
+    - a callable ``on_error(error, index)``: it returns a sample to use instead, returns
+      ``ftloader.SKIP``, or raises. Several worker threads may call it at the same time. The policy
+      is picklable if the callable is.
     """
 
     __slots__ = ("_on_error", "raises")
@@ -73,30 +84,41 @@ class ErrorPolicy:
     def __init__(self, on_error: OnError) -> None:
         if isinstance(on_error, str):
             if on_error not in ("raise", "skip"):
-                raise ValueError(f"on_error must be 'raise', 'skip' or a callable, got {on_error!r}")
+                raise ValueError(
+                    f"on_error must be 'raise', 'skip' or a callable, got {on_error!r}"
+                )
         elif not callable(on_error):
             given = type(on_error).__name__
-            raise TypeError(f"on_error must be 'raise', 'skip' or a callable(exception, index), got {given}")
+            raise TypeError(
+                f"on_error must be 'raise', 'skip' or a callable(exception, index), got {given}"
+            )
         self._on_error = on_error
         self.raises: bool = isinstance(on_error, str) and on_error == "raise"
 
     def resolve(self, error: Exception, index: Any) -> Any:
-        """Return a sample to use instead of the one that failed, or ``SKIP``. Not called for the policy "raise"."""
+        """Return a sample to use instead of the one that failed, or ``SKIP``. Not called for the
+        policy "raise".
+        """
         return SKIP if isinstance(self._on_error, str) else self._on_error(error, index)
 
 
 class SkipLog:
-    """Log of the samples that a ``DataLoader`` has left out so far: the attribute ``loader.skipped``.
+    """Log of the samples that a ``DataLoader`` has left out so far: the attribute
+    ``loader.skipped``.
 
-    Iterators add to the log when they hand over a batch, so the records are in the order of the batches. Any thread may
-    read the log at any time. A pickle or deep copy of the log has the same records.
+    Iterators add to the log when they hand over a batch, so the records are in the order of the
+    batches. Any thread may read the log at any time. A pickle or deep copy of the log has the same
+    records.
     """
 
     KEPT = 1000  # samples that are described; all are counted
     _NAMED = 3  # samples that the warning names
 
     def __init__(
-        self, count: int = 0, samples: tuple[Skipped, ...] = (), unreported: tuple[int, tuple[Skipped, ...]] = (0, ())
+        self,
+        count: int = 0,
+        samples: tuple[Skipped, ...] = (),
+        unreported: tuple[int, tuple[Skipped, ...]] = (0, ()),
     ) -> None:
         # Guards all writes. Reentrant, since a signal handler may ask for an epoch's end.
         self._lock = fork.rlock()
@@ -105,7 +127,9 @@ class SkipLog:
         self._unreported = unreported  # since the last report: the number, and the first records
 
     def add(self, skipped: Sequence[Skipped]) -> None:
-        """Count and record *skipped*, the samples that a batch lacks. Called when the batch is handed over."""
+        """Count and record *skipped*, the samples that a batch lacks. Called when the batch is
+        handed over.
+        """
         if not skipped:
             return
         with self._lock:
@@ -116,7 +140,9 @@ class SkipLog:
             self._unreported = new + len(skipped), (*first, *skipped)[: self._NAMED]
 
     def report(self) -> None:
-        """Warn of all samples left out since the last report, unfinished epochs included. Called at an epoch's end."""
+        """Warn of all samples left out since the last report, unfinished epochs included. Called at
+        an epoch's end.
+        """
         with self._lock:
             (new, first), self._unreported = self._unreported, (0, ())
         if new == 0:
@@ -146,7 +172,9 @@ describe_sample = reprlib.Repr(maxlist=8, maxtuple=8).repr
 
 
 def without_stop_iteration[E: BaseException](error: E, raised_by: str) -> E | RuntimeError:
-    """Return *error*, or a ``RuntimeError`` in place of a ``StopIteration``, which would end the epoch (PEP 479)."""
+    """Return *error*, or a ``RuntimeError`` in place of a ``StopIteration``, which would end the
+    epoch (PEP 479).
+    """
     if not isinstance(error, StopIteration):
         return error
     replacement = RuntimeError(f"{raised_by} raised StopIteration")

@@ -1,7 +1,9 @@
-"""Builds a batch of a map-style dataset from the sampler's indices: ``dataset[i]`` for each, then ``collate_fn``.
+"""Builds a batch of a map-style dataset from the sampler's indices: ``dataset[i]`` for each, then
+``collate_fn``.
 
-The contract is that of ``torch.utils.data._utils.fetch``. Added are random numbers for each sample (``rng.sample``),
-the error policy (``batch.errors``), notes that name a failing sample, and checks for a cancelled epoch.
+The contract is that of ``torch.utils.data._utils.fetch``. Added are random numbers for each sample
+(``rng.sample``), the error policy (``batch.errors``), notes that name a failing sample, and checks
+for a cancelled epoch.
 """
 
 import enum
@@ -24,19 +26,23 @@ from ftloader.protocols import has_getitems
 
 _Empty = enum.Enum("_Empty", ["EMPTY"])  # an enum's member stays the same object through pickling
 EMPTY: Final = _Empty.EMPTY
-"""``Fetched.data`` if all samples were left out, or the worker has no batch left. Iterators do not hand it over."""
+"""``Fetched.data`` if all samples were left out, or the worker has no batch left. Iterators do not
+hand it over.
+"""
 # Not ``SKIP``: a dataset may return that by mistake.
 
 
-_BATCHES = (list, tuple, np.ndarray, torch.Tensor)  # what __getitems__ returns, whose length is asked without user code
+# what __getitems__ returns, whose length is asked without user code
+_BATCHES = (list, tuple, np.ndarray, torch.Tensor)
 
 
 @dataclass(eq=False, slots=True)
 class Epoch:
     """One pass over the data, with a seed, a number, and ``cancelled``, which ends the pass early.
 
-    ``cancelled`` changes from False to True once. Any thread may set it. Workers read it without a lock: a worker that
-    sees the change late only loads one more sample. An epoch refers to no user-supplied object.
+    ``cancelled`` changes from False to True once. Any thread may set it. Workers read it without a
+    lock: a worker that sees the change late only loads one more sample. An epoch refers to no
+    user-supplied object.
     """
 
     base_seed: int = 0  # an int64, drawn by torch
@@ -51,12 +57,17 @@ class Epoch:
 
 @dataclass(slots=True)
 class Fetched:
-    """A batch from a worker, with records of the samples left out of it and the state of the worker's dataset."""
+    """A batch from a worker, with records of the samples left out of it and the state of the
+    worker's dataset.
+    """
 
-    data: Any  # the result of collate_fn; or Slots, from which the consumer makes the batch; or EMPTY
+    # the result of collate_fn; or Slots, from which the consumer makes the batch; or EMPTY
+    data: Any
     skipped: tuple[Skipped, ...] = ()
-    state: Any = None  # iterable-style: state of the worker's dataset after this batch, if one is due
-    ended: bool = False  # iterable-style: True if this is no batch, but the end of the worker's share
+    # iterable-style: state of the worker's dataset after this batch, if one is due
+    state: Any = None
+    # iterable-style: True if this is no batch, but the end of the worker's share
+    ended: bool = False
     # The number of samples; and, unless several threads built the batch, the times that it took.
     times: WorkerTimes = field(default_factory=WorkerTimes)
     nbytes: int = 0  # of the batch: see ``batch.size``
@@ -95,9 +106,12 @@ def load_one(
     policy: Any,
     note: Callable[[BaseException, Any], None] | None = annotate_sample,
 ) -> Any:
-    """Return ``load(source, key)``. If that raises, *policy* decides: raise, or return a substitute or ``Skipped``."""
-    # *policy* has the interface of ``ErrorPolicy``: ``raises`` and ``resolve()``. *note* adds a note with the sample to
-    # an error. If all errors are raised, callers may use a faster list comprehension instead of this function.
+    """Return ``load(source, key)``. If that raises, *policy* decides: raise, or return a substitute
+    or ``Skipped``.
+    """
+    # *policy* has the interface of ``ErrorPolicy``: ``raises`` and ``resolve()``. *note* adds a
+    # note with the sample to an error. If all errors are raised, callers may use a faster list
+    # comprehension instead of this function.
     try:
         return load(source, key)
     except BaseException as error:
@@ -110,7 +124,9 @@ def load_one(
 
 
 class MapFetcher:
-    """Builder of batches from a map-style dataset (``__getitem__``, or ``__getitems__`` if the dataset has it)."""
+    """Builder of batches from a map-style dataset (``__getitem__``, or ``__getitems__`` if the
+    dataset has it).
+    """
 
     def __init__(self, settings: BatchSettings, dataset: Any) -> None:
         self._settings = settings
@@ -118,13 +134,16 @@ class MapFetcher:
         self._current = CurrentSample()
 
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
-        """Return the batch for *index*: a list of indices or, without automatic batching, one index."""
+        """Return the batch for *index*: a list of indices or, without automatic batching, one
+        index.
+        """
         settings, dataset, here = self._settings, self._dataset, self._current
         policy = settings.policy
         skipped: tuple[Skipped, ...] = ()
         samples: Any
         started = time.perf_counter()
-        # Like sample_scope(), but cheaper: one thread uses this object at a time, so it keeps its CurrentSample.
+        # Like sample_scope(), but cheaper: one thread uses this object at a time, so it keeps its
+        # CurrentSample.
         outer, this_thread.sample = this_thread.sample, here
         try:
             if not settings.auto_collation:
@@ -134,7 +153,13 @@ class MapFetcher:
             elif has_getitems(dataset):
                 # A copy, since the dataset may change the list that it is given.
                 here.enter(epoch, tuple(index) if type(index) is list else index)
-                samples = load_one(lambda source, keys: source.__getitems__(keys), dataset, index, policy, note=None)
+                samples = load_one(
+                    lambda source, keys: source.__getitems__(keys),
+                    dataset,
+                    index,
+                    policy,
+                    note=None,
+                )
             elif policy.raises:
                 keys = index if type(index) is list else list(index)
                 here.enter_all(epoch, keys, rest := iter(keys))
@@ -147,7 +172,8 @@ class MapFetcher:
                     loaded.append(load_one(operator.getitem, dataset, key, policy))
                 samples, skipped = split_skipped(loaded)
                 samples = samples if samples or not skipped else EMPTY
-            if type(samples) is Skipped:  # all of the index was loaded in one call, so all of it is left out
+            if type(samples) is Skipped:
+                # all of the index was loaded in one call, so all of it is left out
                 samples, skipped = EMPTY, (samples,)
         except BaseException as error:
             # No key has been taken if an interruption strikes before the first.
@@ -161,12 +187,18 @@ class MapFetcher:
         return collated(settings, samples, skipped, started)
 
 
-def collated(settings: BatchSettings, samples: Any, skipped: tuple[Skipped, ...], started: float) -> Fetched:
-    """Return the batch made of *samples*, which may be EMPTY. *started*: ``perf_counter`` when their loading began."""
+def collated(
+    settings: BatchSettings, samples: Any, skipped: tuple[Skipped, ...], started: float
+) -> Fetched:
+    """Return the batch made of *samples*, which may be EMPTY. *started*: ``perf_counter`` when
+    their loading began.
+    """
     if samples is EMPTY:
         return Fetched(EMPTY, skipped)
     loaded = time.perf_counter()
     number = len(samples) if settings.auto_collation and type(samples) in _BATCHES else 1
     data = settings.collate_fn(samples)
-    times = WorkerTimes(loading=loaded - started, collating=time.perf_counter() - loaded, samples=number)
+    times = WorkerTimes(
+        loading=loaded - started, collating=time.perf_counter() - loaded, samples=number
+    )
     return Fetched(data, skipped, times=times, nbytes=nbytes_of(data))

@@ -1,8 +1,10 @@
-"""Fetchers (builders of batches) for datasets whose state is saved: iterable-style, or map-style in processes.
+"""Fetchers (builders of batches) for datasets whose state is saved: iterable-style, or map-style in
+processes.
 
-To resume, a fetcher does as torchdata does: it loads the dataset's state, calls ``iter(dataset)``, then loads the
-iterator's state. If the dataset is its own iterator, its state from the middle of an epoch is loaded after ``iter()``.
-New states travel to the consumer with the batches (``Fetched.state``). ``state.format`` describes the states.
+To resume, a fetcher does as torchdata does: it loads the dataset's state, calls ``iter(dataset)``,
+then loads the iterator's state. If the dataset is its own iterator, its state from the middle of an
+epoch is loaded after ``iter()``. New states travel to the consumer with the batches
+(``Fetched.state``). ``state.format`` describes the states.
 """
 
 import copy
@@ -12,18 +14,37 @@ from types import GeneratorType
 from typing import Any
 
 from ftloader.batch.errors import MOST_FAILURES_IN_A_ROW, SKIP, Skipped
-from ftloader.batch.fetch import EMPTY, BatchSettings, Epoch, Fetched, MapFetcher, collated, load_one
+from ftloader.batch.fetch import (
+    EMPTY,
+    BatchSettings,
+    Epoch,
+    Fetched,
+    MapFetcher,
+    collated,
+    load_one,
+)
 from ftloader.current import enter_sample, sample_scope
 from ftloader.diagnosis.exceptions import annotate, text_of
 from ftloader.errors import Cancelled, Exhausted
 from ftloader.protocols import is_stateful
-from ftloader.state.format import FailedState, WorkerState, dataset_state, fresh_share, require_stateful, state_of
+from ftloader.state.format import (
+    FailedState,
+    WorkerState,
+    dataset_state,
+    fresh_share,
+    require_stateful,
+    state_of,
+)
 
 
 class IterableFetcher:
-    """Builder of batches for one worker and one pass over an iterable-style dataset. The pass starts at *state*."""
+    """Builder of batches for one worker and one pass over an iterable-style dataset. The pass
+    starts at *state*.
+    """
 
-    def __init__(self, settings: BatchSettings, dataset: Any, worker_id: int, state: WorkerState) -> None:
+    def __init__(
+        self, settings: BatchSettings, dataset: Any, worker_id: int, state: WorkerState
+    ) -> None:
         self._settings = settings
         self._dataset = dataset
         self._worker_id = worker_id
@@ -50,7 +71,9 @@ class IterableFetcher:
         self._parts = {name: part for name, part in parts.items() if is_stateful(part)}
 
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
-        """Return the next batch: ``len(index)`` samples or, without automatic batching, one sample."""
+        """Return the next batch: ``len(index)`` samples or, without automatic batching, one
+        sample.
+        """
         self._catch_up(index, epoch)
         self._skipped = []
         started = time.perf_counter()
@@ -61,7 +84,8 @@ class IterableFetcher:
         fetched = collated(self._settings, samples, tuple(self._skipped), started)
         self._batches += 1
         self._after = 0
-        # After the first batch too: without it the state at the start of the epoch may not be known.
+        # After the first batch too: without it the state at the start of the epoch may not be
+        # known.
         due = self._batches == 1 or self._batches % self._every == 0
         if self._parts and due and not self._ended:
             fetched.state = {
@@ -71,7 +95,9 @@ class IterableFetcher:
         return fetched
 
     def _catch_up(self, index: Any, epoch: Epoch) -> None:
-        """Load and drop the batches that the saved run handed over after its snapshot, to reach the saved position."""
+        """Load and drop the batches that the saved run handed over after its snapshot, to reach the
+        saved position.
+        """
         behind, self._behind = self._behind, 0
         for missing in range(behind, 0, -1):
             try:
@@ -89,8 +115,10 @@ class IterableFetcher:
     def _end(self) -> Fetched:
         if self._after and not self._position:
             raise ValueError(
-                f"the dataset gave no sample after the state was loaded that it had at the end of a pass: let "
-                f"{type(self._dataset).__name__}.state_dict() say there where the next pass begins, or save the "
+                f"the dataset gave no sample after the state was loaded that it had at the end "
+                f"of a pass: let "
+                f"{type(self._dataset).__name__}.state_dict() say there where the next pass "
+                f"begins, or save the "
                 "loader's state within an epoch"
             )
         state = dataset_state(self._dataset) if self._lives_on else None
@@ -117,11 +145,14 @@ class IterableFetcher:
         return samples
 
     def _next_sample(self, epoch: Epoch) -> Any:
-        """Return the next sample, or EMPTY if ``on_error`` left it out. Raise ``Exhausted`` at the end of the share."""
+        """Return the next sample, or EMPTY if ``on_error`` left it out. Raise ``Exhausted`` at the
+        end of the share.
+        """
         key = (self._worker_id, self._position)
         enter_sample(epoch, key)
         failures = self._failures_in_a_row
-        # At the end next() returns its second argument: the key, a new object that no dataset can have.
+        # At the end next() returns its second argument: the key, a new object that no dataset can
+        # have.
         sample = load_one(next, self._iterator, key, self, _annotate_position)
         if sample is key:
             self._ended = True
@@ -132,7 +163,9 @@ class IterableFetcher:
         return sample
 
     def resolve(self, error: Exception, key: Any) -> Any:
-        """Return a sample in place of the failed one, or EMPTY to leave it out. See ``ErrorPolicy.resolve``."""
+        """Return a sample in place of the failed one, or EMPTY to leave it out. See
+        ``ErrorPolicy.resolve``.
+        """
         self._position += 1
         self._failures_in_a_row += 1
         if self._failures_in_a_row >= MOST_FAILURES_IN_A_ROW:
@@ -154,10 +187,11 @@ def _annotate_position(error: BaseException, key: tuple[int, int]) -> None:
 
 
 class StatefulMapFetcher(MapFetcher):
-    """Builder of batches from a map-style dataset in a worker process. Some batches carry the dataset's state.
+    """Builder of batches from a map-style dataset in a worker process. Some batches carry the
+    dataset's state.
 
-    With ``snapshot_every_n_steps=N``, every N-th batch carries the state that the dataset has after this batch. The
-    first batch carries the state that the dataset had at the start, unless N is 1.
+    With ``snapshot_every_n_steps=N``, every N-th batch carries the state that the dataset has after
+    this batch. The first batch carries the state that the dataset had at the start, unless N is 1.
     """
 
     def __init__(self, settings: BatchSettings, dataset: Any, state: WorkerState) -> None:

@@ -1,8 +1,9 @@
 """The structure of samples, so that their arrays can be written into a batch one by one.
 
-A layout is the nesting of dicts, lists and (named) tuples of one sample, with its leaves in a fixed order. A large
-array or tensor has a slot in the batch's memory. All other leaves (numbers, strings, small arrays) are collected in
-columns and go through torch's ``default_collate``. A sample without any slot has no layout: torch collates its batch.
+A layout is the nesting of dicts, lists and (named) tuples of one sample, with its leaves in a fixed
+order. A large array or tensor has a slot in the batch's memory. All other leaves (numbers, strings,
+small arrays) are collected in columns and go through torch's ``default_collate``. A sample without
+any slot has no layout: torch collates its batch.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,8 +20,9 @@ from ftloader.compat.torch_private import collation_name
 SMALLEST_SLOT = 128 << 10
 """Smallest size in bytes of an array that has a slot.
 
-With a slot, the next sample reuses this sample's memory, which is in the CPU's caches, and page faults are saved.
-Without slots, stacking all samples at once saves work for each value. Measured in docs/results/2026-11-25-slots.md."""
+With a slot, the next sample reuses this sample's memory, which is in the CPU's caches, and page
+faults are saved. Without slots, stacking all samples at once saves work for each value. Measured in
+docs/results/2026-11-25-slots.md."""
 
 _TORCHS_COLLATE_FUNCTIONS = {
     torch.Tensor: "collate_tensor_fn",
@@ -34,12 +36,15 @@ _TORCHS_COLLATE_FUNCTIONS = {
 
 
 def is_torchs_collation(collate_fn: Callable[[Any], Any]) -> bool:
-    """Return True if *collate_fn* is torch's ``default_collate``, and the program has not changed torch's collation."""
+    """Return True if *collate_fn* is torch's ``default_collate``, and the program has not changed
+    torch's collation.
+    """
     registered = _torch_collate.default_collate_fn_map
     return (
         collation_name(collate_fn) == "default_collate"
         and collation_name(_torch_collate.collate) == "collate"
-        and {key: collation_name(function) for key, function in registered.items()} == _TORCHS_COLLATE_FUNCTIONS
+        and {key: collation_name(function) for key, function in registered.items()}
+        == _TORCHS_COLLATE_FUNCTIONS
     )
 
 
@@ -56,7 +61,9 @@ class _Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Slot(_Leaf):
-    """Leaf that is copied straight into the batch's memory: a large array or tensor of one shape and dtype."""
+    """Leaf that is copied straight into the batch's memory: a large array or tensor of one shape
+    and dtype.
+    """
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -64,7 +71,9 @@ class Slot(_Leaf):
     nbytes: int
 
     def flatten(self, value: Any, leaves: list) -> bool:
-        """Append *value* to *leaves*. Return True if its type, shape and strides are those expected of this leaf."""
+        """Append *value* to *leaves*. Return True if its type, shape and strides are those expected
+        of this leaf.
+        """
         leaves.append(value)
         if self.numpy_dtype is not None:
             return (
@@ -72,25 +81,36 @@ class Slot(_Leaf):
                 and value.dtype == self.numpy_dtype
                 and value.shape == self.shape
                 # torch.as_tensor refuses other strides.
-                and (value.flags.c_contiguous or all(s >= 0 and s % value.itemsize == 0 for s in value.strides))
+                and (
+                    value.flags.c_contiguous
+                    or all(s >= 0 and s % value.itemsize == 0 for s in value.strides)
+                )
                 and not _is_channels_last(value.ndim, value.flags.c_contiguous)
             )
         return (
-            type(value) is torch.Tensor and value.dtype is self.dtype and _is_plain(value) and value.shape == self.shape
+            type(value) is torch.Tensor
+            and value.dtype is self.dtype
+            and _is_plain(value)
+            and value.shape == self.shape
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Column(_Leaf):
-    """Leaf without a slot: a list collects its values from all samples, and torch collates the list."""
+    """Leaf without a slot: a list collects its values from all samples, and torch collates the
+    list.
+    """
 
-    container: type  # tuple for elements of tuples and lists, else list, as in torch; the difference shows for strings
+    # tuple for elements of tuples and lists, else list, as in torch; the difference shows for
+    # strings
+    container: type
 
 
 @dataclass(frozen=True, slots=True)
 class _Container:
     type: type[Any]
-    keys: tuple[Any, ...]  # of a dict; the order counts too: the batch takes it from its first sample
+    # of a dict; the order counts too: the batch takes it from its first sample
+    keys: tuple[Any, ...]
     children: tuple["_Node", ...]
 
     def flatten(self, value: Any, leaves: list) -> bool:
@@ -108,13 +128,15 @@ class _Container:
             return dict(zip(self.keys, values))
         if self.type is list or (self.type is tuple and batched):  # torch makes lists of both
             return values
-        # Not the type's own __new__ for a sample: it has run once already, and may change the values.
+        # Not the type's own __new__ for a sample: it has run once already, and may change the
+        # values.
         return self.type(*values) if batched else tuple.__new__(self.type, values)
 
 
 _Node = Slot | Column | _Container
-"""Part of a layout. ``flatten`` appends the leaves of a value and returns False if the value has another structure.
-``nest`` is the inverse: it makes the sample from its leaves, or the batch as torch nests it."""
+"""Part of a layout. ``flatten`` appends the leaves of a value and returns False if the value has
+another structure. ``nest`` is the inverse: it makes the sample from its leaves, or the batch as
+torch nests it."""
 
 
 class Layout:
@@ -131,10 +153,13 @@ class Layout:
 
     @classmethod
     def of(cls, sample: Any) -> "Layout | None":
-        """Return the layout of *sample*; None if it has no array or tensor that is large enough for a slot."""
+        """Return the layout of *sample*; None if it has no array or tensor that is large enough for
+        a slot.
+        """
         try:
             layout = cls(sample)
-        except Exception:  # RecursionError: a container in itself. Collation raises torch's own error
+        except Exception:
+            # RecursionError: a container in itself. Collation raises torch's own error
             return None
         return layout if layout.slots else None
 
@@ -144,12 +169,16 @@ class Layout:
         return leaves if self._root.flatten(sample, leaves) else None
 
     def nest(self, leaves: list, batched: bool) -> Any:
-        """Return *leaves* nested as in a sample or, if *batched*, as torch nests them in a batch of such samples."""
+        """Return *leaves* nested as in a sample or, if *batched*, as torch nests them in a batch of
+        such samples.
+        """
         return self._root.nest(iter(leaves), batched)
 
 
 def _describe(value: Any, container: type, leaves: list[Slot | Column]) -> _Node:
-    """Return the part of a layout that describes *value*, an element of *container*. Append its leaves to *leaves*."""
+    """Return the part of a layout that describes *value*, an element of *container*. Append its
+    leaves to *leaves*.
+    """
     kind, keys = type(value), ()
     if kind is dict:
         keys, value, container = tuple(value), value.values(), list
@@ -172,7 +201,9 @@ def _slot(value: Any) -> Slot | None:
         return None
     numpy_dtype = value.dtype if isinstance(value, np.ndarray) else None
     try:
-        dtype = value.dtype if numpy_dtype is None else torch.from_numpy(np.empty(0, numpy_dtype)).dtype
+        dtype = (
+            value.dtype if numpy_dtype is None else torch.from_numpy(np.empty(0, numpy_dtype)).dtype
+        )
     except (TypeError, ValueError):  # torch has no such type: strings, objects, foreign byte order
         return None
     slot = Slot(tuple(value.shape), dtype, numpy_dtype, nbytes)
@@ -184,7 +215,9 @@ _has_names = getattr(torch.Tensor, "has_names", lambda tensor: False)
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    """Return True if copying the values of *tensor* loses nothing: a CPU tensor without gradient, names and so on."""
+    """Return True if copying the values of *tensor* loses nothing: a CPU tensor without gradient,
+    names and so on.
+    """
     return (
         tensor.is_cpu
         and tensor.layout is torch.strided
@@ -200,5 +233,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _is_channels_last(dimensions: int, contiguous: bool) -> bool:
-    """Return True if ``torch.stack`` may make the batch ``channels_last(_3d)``, a format that slots do not have."""
+    """Return True if ``torch.stack`` may make the batch ``channels_last(_3d)``, a format that slots
+    do not have.
+    """
     return dimensions in (4, 5) and not contiguous

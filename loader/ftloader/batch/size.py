@@ -1,4 +1,6 @@
-"""The size of a batch, found without user code: a batch's class may override every method and attribute."""
+"""The size of a batch, found without user code: a batch's class may override every method and
+attribute.
+"""
 
 from itertools import islice
 from typing import Any, Final
@@ -12,10 +14,11 @@ _SMALL: Final = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 def nbytes_of(batch: Any) -> int:
-    """Return the bytes in a batch's tensors and arrays, in dictionaries, lists and tuples at any depth.
+    """Return the bytes in a batch's tensors and arrays, in dictionaries, lists and tuples at any
+    depth.
 
-    Looks at no more than _MOST objects, the outer ones first. Objects of other classes count 0, as do tensors and
-    arrays of subclasses. Never raises.
+    Looks at no more than _MOST objects, the outer ones first. Objects of other classes count 0, as
+    do tensors and arrays of subclasses. Never raises.
     """
     total, objects, seen = 0, [batch], set()
     for value in objects:  # a list that grows
@@ -24,7 +27,8 @@ def nbytes_of(batch: Any) -> int:
             total += value.numel() * value.element_size()  # sparse tensors have no nbytes
         elif kind is np.ndarray:
             total += value.nbytes
-        elif kind not in _SMALL and len(objects) < _MOST and id(value) not in seen:  # a list may hold itself
+        elif kind not in _SMALL and len(objects) < _MOST and id(value) not in seen:
+            # a list may hold itself
             seen.add(id(value))
             for container, elements in _ELEMENTS.items():
                 if issubclass(kind, container):

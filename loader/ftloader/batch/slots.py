@@ -16,7 +16,9 @@ from ftloader.current import this_thread
 
 
 class _Memory:
-    """Wrapper of the memory at *address*, for ``numpy.asarray``. The resulting array keeps *owner* alive."""
+    """Wrapper of the memory at *address*, for ``numpy.asarray``. The resulting array keeps *owner*
+    alive.
+    """
 
     # Not tensor.numpy(), which would mark the storage forever.
 
@@ -24,26 +26,36 @@ class _Memory:
 
     def __init__(self, address: int, shape: tuple, dtype: np.dtype, owner: Any) -> None:
         self.owner = owner
-        self.__array_interface__ = {"data": (address, False), "shape": shape, "typestr": dtype.str, "version": 3}
+        self.__array_interface__ = {
+            "data": (address, False),
+            "shape": shape,
+            "typestr": dtype.str,
+            "version": 3,
+        }
 
 
 class _Array:
     """The slots of one leaf in one batch: *size* arrays of the leaf's shape, back to back.
 
-    This object owns the memory until ``release()``. The memory is reused once nothing refers to it any more. So workers
-    write through ``_view``, which does not count as a reference, or through tensors that they drop after one write.
+    This object owns the memory until ``release()``. The memory is reused once nothing refers to it
+    any more. So workers write through ``_view``, which does not count as a reference, or through
+    tensors that they drop after one write.
     """
 
     __slots__ = ("__weakref__", "_address", "_buffer", "_shape", "_slot", "_strides", "_view")
 
-    def __init__(self, slot: Slot, size: int, pool: BufferPool, per_batch: int, pinned: bool) -> None:
+    def __init__(
+        self, slot: Slot, size: int, pool: BufferPool, per_batch: int, pinned: bool
+    ) -> None:
         self._slot = slot
         self._shape = (size, *slot.shape)
         self._strides = tuple(prod(self._shape[axis + 1 :]) for axis in range(len(self._shape)))
         self._buffer = pool.take(size * slot.nbytes, self, per_batch, pinned)
         self._address = self._buffer.storage.data_ptr()
         dtype = slot.numpy_dtype
-        self._view = None if dtype is None else np.asarray(_Memory(self._address, self._shape, dtype, None))
+        self._view = (
+            None if dtype is None else np.asarray(_Memory(self._address, self._shape, dtype, None))
+        )
 
     def write(self, position: int, value: Any) -> None:
         if self._view is None:
@@ -57,7 +69,9 @@ class _Array:
             self._view[position] = value
 
     def separate(self, position: int, values: list, own: int) -> list:
-        """Return *values*, with copies in place of those that writing ``values[own]`` to *position* would overwrite."""
+        """Return *values*, with copies in place of those that writing ``values[own]`` to *position*
+        would overwrite.
+        """
         # empty_sample() gave the slot to the sample, so other values may be views of it.
         if self._is_at(values[own], position):
             return values  # nothing will be written
@@ -71,7 +85,9 @@ class _Array:
         ]
 
     def give(self, position: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
-        """Return an array on the memory of the slot at *position*; None if the slot has another *shape* or *dtype*."""
+        """Return an array on the memory of the slot at *position*; None if the slot has another
+        *shape* or *dtype*.
+        """
         if self._slot.numpy_dtype != dtype or self._slot.shape != shape:
             return None
         return np.asarray(_Memory(self._address_of(position), shape, dtype, self._buffer.storage))
@@ -94,13 +110,17 @@ class _Array:
 
     def _new_tensor(self, offset: int, shape: tuple, strides: tuple) -> torch.Tensor:
         # On the CPU, even if the program has set another default device.
-        return torch.empty(0, dtype=self._slot.dtype, device="cpu").set_(self._buffer.storage, offset, shape, strides)
+        return torch.empty(0, dtype=self._slot.dtype, device="cpu").set_(
+            self._buffer.storage, offset, shape, strides
+        )
 
     def _address_of(self, position: int) -> int:
         return self._address + position * self._slot.nbytes
 
     def _is_at(self, value: np.ndarray, position: int) -> bool:
-        """Return True if *value* is the slot at *position* itself, which the dataset got from ``empty_sample``."""
+        """Return True if *value* is the slot at *position* itself, which the dataset got from
+        ``empty_sample``.
+        """
         if value.base is None:  # it owns its memory, as nearly all do
             return False
         address = value.__array_interface__["data"][0]
@@ -111,7 +131,12 @@ def _lies_in(value: Any, begin: int, end: int) -> bool:
     """Return True if the memory of *value* may overlap the addresses from *begin* to *end*."""
     if isinstance(value, np.ndarray):
         first, last = np.lib.array_utils.byte_bounds(value)
-    elif type(value) is torch.Tensor and value.is_cpu and value.layout is torch.strided and not value.is_nested:
+    elif (
+        type(value) is torch.Tensor
+        and value.is_cpu
+        and value.layout is torch.strided
+        and not value.is_nested
+    ):
         storage = value.untyped_storage()
         first, last = storage.data_ptr(), storage.data_ptr() + storage.nbytes()
     else:
@@ -122,9 +147,9 @@ def _lies_in(value: Any, begin: int, end: int) -> bool:
 class Slots:
     """The slots and columns of one batch of *size* samples.
 
-    No lock: only the worker that claimed a position writes there, and other threads read after all workers have
-    finished. The consumer calls ``batch()``, so that its thread creates the tensors. Without the GIL, an object is
-    freed without delay only in the thread that created it.
+    No lock: only the worker that claimed a position writes there, and other threads read after all
+    workers have finished. The consumer calls ``batch()``, so that its thread creates the tensors.
+    Without the GIL, an object is freed without delay only in the thread that created it.
     """
 
     __slots__ = ("_collated", "_parts", "_pin_device", "_size", "layout")
@@ -133,14 +158,19 @@ class Slots:
         self.layout = layout
         self._size = size
         self._pin_device = pin_device
-        self._parts: list[_Array | list] = [  # for each leaf an array of slots, or a column of values
-            _Array(leaf, size, pool, layout.slots, pin_device is not None) if isinstance(leaf, Slot) else [None] * size
+        # for each leaf an array of slots, or a column of values
+        self._parts: list[_Array | list] = [
+            _Array(leaf, size, pool, layout.slots, pin_device is not None)
+            if isinstance(leaf, Slot)
+            else [None] * size
             for leaf in layout.leaves
         ]
         self._collated: list = []  # columns; None in the place of an array
 
     def write(self, position: int, sample: Any) -> bool:
-        """Copy *sample* to *position* and return True. If it has another layout, return False and copy nothing."""
+        """Copy *sample* to *position* and return True. If it has another layout, return False and
+        copy nothing.
+        """
         values = self.layout.flatten(sample)
         if values is None:
             return False
@@ -155,11 +185,16 @@ class Slots:
 
     def sample(self, position: int) -> Any:
         """Return the sample that was written to *position*, with copies of its arrays."""
-        values = [part[position] if isinstance(part, list) else part.copy(position) for part in self._parts]
+        values = [
+            part[position] if isinstance(part, list) else part.copy(position)
+            for part in self._parts
+        ]
         return self.layout.nest(values, batched=False)
 
     def collate_columns(self, collate_fn: Callable[[Any], Any]) -> None:
-        """Collate the values of each leaf that has no slots, with *collate_fn* (torch's ``default_collate``)."""
+        """Collate the values of each leaf that has no slots, with *collate_fn* (torch's
+        ``default_collate``).
+        """
         for leaf, column in zip(self.layout.leaves, self._parts):
             data = None
             if isinstance(leaf, Column):
@@ -173,7 +208,8 @@ class Slots:
 
     def batch(self) -> Any:
         """Return the batch: new tensors on the slots, and the collated columns. Call once."""
-        if torch.is_inference_mode_enabled():  # ordinary tensors there too, like those that workers collate
+        if torch.is_inference_mode_enabled():
+            # ordinary tensors there too, like those that workers collate
             with torch.inference_mode(False):
                 return self.batch()
         pairs = zip(self._parts, self._collated)
@@ -187,10 +223,17 @@ class Slots:
             if isinstance(part, _Array):
                 part.release()
 
-    def give(self, position: int, shape: tuple[int, ...], dtype: np.dtype) -> tuple[int, np.ndarray] | None:
-        """Return (leaf number, slot at *position*) of the first leaf with this *shape* and *dtype*, or None."""
+    def give(
+        self, position: int, shape: tuple[int, ...], dtype: np.dtype
+    ) -> tuple[int, np.ndarray] | None:
+        """Return (leaf number, slot at *position*) of the first leaf with this *shape* and *dtype*,
+        or None.
+        """
         for leaf, part in enumerate(self._parts):
-            if isinstance(part, _Array) and (given := part.give(position, shape, dtype)) is not None:
+            if (
+                isinstance(part, _Array)
+                and (given := part.give(position, shape, dtype)) is not None
+            ):
                 return leaf, given
         return None
 
@@ -198,14 +241,19 @@ class Slots:
 def empty_sample(shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
     """Return an uninitialised array for the sample being loaded, if possible in its batch's memory.
 
-    *shape* is the shape of one sample, without the batch dimension. In a worker thread the array is the sample's slot
-    of the batch, if samples of this shape and type are expected. Otherwise it is ``numpy.empty(shape, dtype)``. If a
-    dataset or decoder fills and returns the slot, the sample need not be copied into the batch. Call this once per
-    sample. The dataset must return this array, or an array of the same shape that it makes from this one. It must not
-    keep a reference to this array.
+    *shape* is the shape of one sample, without the batch dimension. In a worker thread the array is
+    the sample's slot of the batch, if samples of this shape and type are expected. Otherwise it is
+    ``numpy.empty(shape, dtype)``. If a dataset or decoder fills and returns the slot, the sample
+    need not be copied into the batch. Call this once per sample. The dataset must return this
+    array, or an array of the same shape that it makes from this one. It must not keep a reference
+    to this array.
     """
     here = this_thread.sample
-    given = here.slots.give(here.position, tuple(shape), np.dtype(dtype)) if here.slots is not None else None
+    given = (
+        here.slots.give(here.position, tuple(shape), np.dtype(dtype))
+        if here.slots is not None
+        else None
+    )
     if given is not None:
         here.slots = None  # a second array of the same sample must be another one
         here.given, array = given

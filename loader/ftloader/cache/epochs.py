@@ -1,4 +1,6 @@
-"""The two ways in which a process gets an epoch's snapshot: it writes the cache itself, or reads another's."""
+"""The two ways in which a process gets an epoch's snapshot: it writes the cache itself, or reads
+another's.
+"""
 
 import contextlib
 import dataclasses
@@ -20,11 +22,15 @@ class Epochs(Protocol):
     """Protocol of the snapshots of one directory, for the process that made the cache."""
 
     def snapshot(self, epoch: int, at_most: int | None) -> Snapshot:
-        """Return the snapshot of *epoch*, after waiting for it, and keep its samples until the next call."""
+        """Return the snapshot of *epoch*, after waiting for it, and keep its samples until the next
+        call.
+        """
         ...
 
     def restored(self, state: dict[str, Any]) -> Snapshot:
-        """Return the snapshot with this ``Snapshot.state()``. Raise ``CacheError`` if a part of it was evicted."""
+        """Return the snapshot with this ``Snapshot.state()``. Raise ``CacheError`` if a part of it
+        was evicted.
+        """
         ...
 
     def close(self) -> None:
@@ -34,7 +40,9 @@ class Epochs(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Settings of a cache that are numbers or names. ``GrowingCache`` describes them. Raises ``ValueError``."""
+    """Settings of a cache that are numbers or names. ``GrowingCache`` describes them. Raises
+    ``ValueError``.
+    """
 
     max_bytes: float | None
     fetchers: int
@@ -51,7 +59,9 @@ class Settings:
             raise ValueError(f"pin must be more than 0 and at most 1, not {self.pin}")
         counts = self.min_samples, self.retries, self.max_unlisted or 0
         if self.fetchers < 1 or min(counts) < 0:
-            raise ValueError("fetchers must be at least 1, min_samples, retries and max_unlisted at least 0")
+            raise ValueError(
+                "fetchers must be at least 1, min_samples, retries and max_unlisted at least 0"
+            )
 
 
 class EpochReader:
@@ -62,11 +72,14 @@ class EpochReader:
         self._pins: sharing.Pins | None = None
 
     def snapshot(self, epoch: int, at_most: int | None) -> Snapshot:
-        """See ``Epochs``. Waits until the writer sets *epoch*. Raise ``CacheError`` if there is no writer."""
+        """See ``Epochs``. Waits until the writer sets *epoch*. Raise ``CacheError`` if there is no
+        writer.
+        """
         state: dict[str, Any] = {}
         while state != (published := sharing.wait_for_epoch(self._directory, epoch)):
             state = published
-            self._pin(state)  # then look again: the writer may have gone on before, and evicted segments
+            # then look again: the writer may have gone on before, and evicted segments
+            self._pin(state)
         return Snapshot.of_state(state, self._directory, at_most)
 
     def restored(self, state: dict[str, Any]) -> Snapshot:
@@ -85,13 +98,15 @@ class EpochReader:
 
 
 class EpochWriter:
-    """Writer of a cache: a store in *directory*, the threads that fetch from *source*, and an epoch's snapshot.
+    """Writer of a cache: a store in *directory*, the threads that fetch from *source*, and an
+    epoch's snapshot.
 
     Attributes:
         store, fetchers: the directory's samples, and the threads that add to them.
 
     Raises:
-        ValueError: ``max_bytes`` is too small; *directory* lies in the source's folder, or that in it.
+        ValueError: ``max_bytes`` is too small; *directory* lies in the source's folder, or that in
+            it.
         TypeError: *source* is no source.
         CacheError, OSError: see ``Store``. ``CacheError`` also if the package crc32c is missing.
     """
@@ -103,7 +118,8 @@ class EpochWriter:
         self._source = UrlSource(source) if isinstance(source, str) else source
         if not all(callable(getattr(self._source, name, None)) for name in ("keys", "read")):
             raise TypeError(
-                f"source must be an address or have keys() and read(key), which {type(source).__name__} has not"
+                f"source must be an address or have keys() and read(key), which "
+                f"{type(source).__name__} has not"
             )
         sharing.check_apart(directory, getattr(self._source, "folder", None))
         self._settings, self._most_bytes = settings, int(settings.pin * max_bytes)
@@ -124,8 +140,8 @@ class EpochWriter:
     def snapshot(self, epoch: int, at_most: int | None) -> Snapshot:
         """See ``Epochs``. Waits until ``min_samples`` samples are complete.
 
-        Raise ``CacheError`` if there will be fewer, or if listing the source has failed for more than
-        ``max_unlisted`` epochs in a row. Raise ``OSError`` if the disk fails.
+        Raise ``CacheError`` if there will be fewer, or if listing the source has failed for more
+        than ``max_unlisted`` epochs in a row. Raise ``OSError`` if the disk fails.
         """
         began = time.monotonic()
         store, min_samples = self.store, self._settings.min_samples
@@ -141,7 +157,8 @@ class EpochWriter:
             pinned = sum(map(len, segments))
             if pinned < min_samples:
                 raise CacheError(
-                    f"min_samples={min_samples}, and {pinned} fit into the part of max_bytes that an epoch may pin"
+                    f"min_samples={min_samples}, and {pinned} fit into the part of max_bytes "
+                    f"that an epoch may pin"
                 )
             snapshot = Snapshot(epoch, segments, at_most)
             store.publish(snapshot)
@@ -175,7 +192,9 @@ class EpochWriter:
         )
 
     def close(self) -> None:
-        """Stop fetching, and close the source and the store. Wait at most five seconds for calls to the source."""
+        """Stop fetching, and close the source and the store. Wait at most five seconds for calls to
+        the source.
+        """
         try:
             self._stop_fetching()
         finally:
@@ -187,7 +206,9 @@ class EpochWriter:
             close_source(self._source)
 
     def _check_listing(self) -> None:
-        """Warn if listing the source failed. Raise ``CacheError`` at failure number ``max_unlisted`` + 1 in a row."""
+        """Warn if listing the source failed. Raise ``CacheError`` at failure number
+        ``max_unlisted`` + 1 in a row.
+        """
         error, max_unlisted = self.fetchers.unlisted, self._settings.max_unlisted
         if error is None or self.store.stopped:
             self._unlisted, self._reason_warned = 0, ""
@@ -198,26 +219,36 @@ class EpochWriter:
             self._unlisted, reason = self._unlisted + 1, f"{type(error).__name__}: {error}"
         if max_unlisted is not None and self._unlisted > max_unlisted:
             raise CacheError(
-                f"the source could not be listed for {self._unlisted} epochs, and max_unlisted={max_unlisted}: {reason}"
+                f"the source could not be listed for {self._unlisted} epochs, and "
+                f"max_unlisted={max_unlisted}: {reason}"
             ) from error
         if reason != self._reason_warned and self.store.contents()[0] >= self._settings.min_samples:
             self._reason_warned = reason
             warnings.warn(
-                f"the cache {self.store.directory} could not list its source: {reason}. The epoch has the samples that "
-                "are there already. The source is tried again; statistics().failed_listings counts how often",
+                f"the cache {self.store.directory} could not list its source: {reason}. The "
+                f"epoch has the samples that "
+                "are there already. The source is tried again; statistics().failed_listings "
+                "counts how often",
                 RuntimeWarning,
                 stacklevel=4,
             )
 
     def _check_hope(self, complete: int) -> None:
-        """Raise ``CacheError``, with the reason, if *complete*, the number of complete samples, will not grow."""
+        """Raise ``CacheError``, with the reason, if *complete*, the number of complete samples,
+        will not grow.
+        """
         store, fetchers, trouble = self.store, self.fetchers, self.fetchers.trouble
         start = f"{complete} samples are there, and min_samples={self._settings.min_samples}: "
         if store.stopped:
             raise CacheError(start + "the cache is closed")
         if trouble is not None and (fetchers.failing or fetchers.idle):
-            raise CacheError(f"{start}fetching fails: {trouble} ({type(trouble).__name__})") from trouble
+            raise CacheError(
+                f"{start}fetching fails: {trouble} ({type(trouble).__name__})"
+            ) from trouble
         if store.full:
-            raise CacheError(f"{start}no more fit. Take a larger max_bytes than {store.max_bytes}, or a larger pin")
+            raise CacheError(
+                f"{start}no more fit. Take a larger max_bytes than {store.max_bytes}, or a "
+                f"larger pin"
+            )
         if fetchers.idle:
             raise CacheError(start + "the source has no more")

@@ -16,20 +16,25 @@ from ftloader.cache.store import Store
 from ftloader.workers.exit import ThreadGroup, WorkerThread
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
-"""First and longest pause between attempts, in seconds. Pauses double; a random part, up to half, is cut off."""
+"""First and longest pause between attempts, in seconds. Pauses double; a random part, up to half,
+is cut off.
+"""
 _MANY = 8  # failures in a row that are not chance, with few threads
 
 
 class Fetchers(ThreadGroup):
-    """Group of *count* threads that list ``source.keys()`` repeatedly and fetch the samples missing from the store.
+    """Group of *count* threads that list ``source.keys()`` repeatedly and fetch the samples missing
+    from the store.
 
-    If no sample is missing, the threads wait for an eviction or ``look_again``. Each thread holds at most one sample.
-    The last thread to end closes the store, since a program may drop a cache without calling ``close()``. One thread
-    more only waits for that: the finalizer of a dropped cache may run at any moment, in the middle of a step that holds
-    ``guard`` or a lock that a holder of ``guard`` waits for. So it takes no lock, and leaves a note for this thread.
+    If no sample is missing, the threads wait for an eviction or ``look_again``. Each thread holds
+    at most one sample. The last thread to end closes the store, since a program may drop a cache
+    without calling ``close()``. One thread more only waits for that: the finalizer of a dropped
+    cache may run at any moment, in the middle of a step that holds ``guard`` or a lock that a
+    holder of ``guard`` waits for. So it takes no lock, and leaves a note for this thread.
 
-    The store's lock ``guard`` guards the counts and the state of the listing. ``_listing`` guards the iterator of
-    keys. A thread acquires ``_listing`` before ``guard``, and holds ``_listing`` while the source finds the next key.
+    The store's lock ``guard`` guards the counts and the state of the listing. ``_listing`` guards
+    the iterator of keys. A thread acquires ``_listing`` before ``guard``, and holds ``_listing``
+    while the source finds the next key.
     """
 
     consequence = "It ends when that call returns; its sample is thrown away."
@@ -49,38 +54,58 @@ class Fetchers(ThreadGroup):
         self._listings_failed = 0  # in a row
         self.failed_listings = 0
         self.unlisted: BaseException | None = None
-        """Error of the latest listing (``PartlyListedError`` if only a part failed); None after new keys or success."""
+        """Error of the latest listing (``PartlyListedError`` if only a part failed); None after new
+        keys or success.
+        """
         self._listing_error: BaseException | None = None  # the same, until a listing ends well
         self._warned = False
         self.fetched = self.fetched_bytes = self.retried = self.failed = 0
-        self.trouble: BaseException | None = None  # latest error of a listing, sample or file; None after a success
+        # latest error of a listing, sample or file; None after a success
+        self.trouble: BaseException | None = None
         self.failures_in_a_row = 0
         self.used_by_this_thread()
         self._process, self._count = os.getpid(), count
-        self._notes: SimpleQueue[None] = SimpleQueue()  # None once the cache is dropped or closed; put() takes no lock
-        fetchers = (WorkerThread(target=self._run, name=f"cache-fetcher-{number}") for number in range(count))
-        self.threads = (*fetchers, WorkerThread(target=self._stop_when_noted, name="cache-fetcher-stopper"))
+        # None once the cache is dropped or closed; put() takes no lock
+        self._notes: SimpleQueue[None] = SimpleQueue()
+        fetchers = (
+            WorkerThread(target=self._run, name=f"cache-fetcher-{number}")
+            for number in range(count)
+        )
+        self.threads = (
+            *fetchers,
+            WorkerThread(target=self._stop_when_noted, name="cache-fetcher-stopper"),
+        )
 
     def look_again(self) -> None:
-        """Make the threads list the source again: it may have new keys by now, or work again after an error."""
+        """Make the threads list the source again: it may have new keys by now, or work again after
+        an error.
+        """
         with self._guard:
             self._asked += 1
             self._changed.notify_all()
 
     @property
     def complete(self) -> bool:
-        """True if the latest listing of the source has ended and the store has all samples that were listed."""
+        """True if the latest listing of the source has ended and the store has all samples that
+        were listed.
+        """
         with self._guard:
             return self._is_idle() and not self._failed_here
 
     @property
     def failing(self) -> bool:
-        """True after many failures in a row, which show that the source as a whole fails, not single samples."""
-        return self._listings_failed > self._retries or self.failures_in_a_row >= max(_MANY, 2 * self._count)
+        """True after many failures in a row, which show that the source as a whole fails, not
+        single samples.
+        """
+        return self._listings_failed > self._retries or self.failures_in_a_row >= max(
+            _MANY, 2 * self._count
+        )
 
     @property
     def idle(self) -> bool:
-        """True if the threads add no sample for now: they have tried all listed keys, or all threads have ended."""
+        """True if the threads add no sample for now: they have tried all listed keys, or all
+        threads have ended.
+        """
         with self._guard:
             return self._is_idle() or not self._running
 
@@ -94,7 +119,8 @@ class Fetchers(ThreadGroup):
     def dropped(self) -> None:
         """Make the threads end soon. For finalizers: takes no lock."""
         super().stop()
-        if os.getpid() == self._process:  # a forked child has no threads, and must not use their queue
+        if os.getpid() == self._process:
+            # a forked child has no threads, and must not use their queue
             self._notes.put(None)
 
     # In the threads
@@ -128,7 +154,9 @@ class Fetchers(ThreadGroup):
             return None if self._store.stopped else next(self._keys, None)
 
     def _claimed(self) -> Iterator[str]:
-        """Yield each key that the store lacks, after claiming it (``Store.claim``). End when the store is stopped."""
+        """Yield each key that the store lacks, after claiming it (``Store.claim``). End when the
+        store is stopped.
+        """
         pauses = _pauses()
         while self._wait_to_list():
             try:
@@ -139,17 +167,20 @@ class Fetchers(ThreadGroup):
                         raise TypeError(f"keys() gave {key!r}; a key must be a string")
                     if sharing.is_own(self._store.directory, key):
                         raise CacheError(
-                            f"keys() gave {key!r}, a file of the cache: take a directory outside the source"
+                            f"keys() gave {key!r}, a file of the cache: take a directory "
+                            f"outside the source"
                         )
                     if self._store.claim(key):
                         with self._guard:
                             self._busy += 1
-                            self.unlisted, self._listings_failed = None, 0  # the source gives new keys again
+                            # the source gives new keys again
+                            self.unlisted, self._listings_failed = None, 0
                         yield key
                         pauses = _pauses()
             except GeneratorExit:
                 raise
-            except BaseException as error:  # not only Exception: a SystemExit would end all threads unseen
+            except BaseException as error:
+                # not only Exception: a SystemExit would end all threads unseen
                 with self._guard:
                     self.failed_listings += 1
                     partly = isinstance(error, PartlyListedError)
@@ -164,7 +195,9 @@ class Fetchers(ThreadGroup):
                     self._note_listing(None)
 
     def _note_listing(self, error: BaseException | None) -> None:
-        """Record how the latest listing of the source ended: its error, or None. The caller must hold ``guard``."""
+        """Record how the latest listing of the source ended: its error, or None. The caller must
+        hold ``guard``.
+        """
         if error is None or isinstance(error, PartlyListedError):
             if self.trouble is self._listing_error:
                 self.trouble, self.failures_in_a_row = None, 0
@@ -178,7 +211,9 @@ class Fetchers(ThreadGroup):
         self._changed.notify_all()
 
     def _wait_to_list(self) -> bool:
-        """Wait until the source has to be listed (again) and return True; return False if the store is stopped."""
+        """Wait until the source has to be listed (again) and return True; return False if the store
+        is stopped.
+        """
         store = self._store
         with self._guard:
             self._changed.wait_for(
@@ -194,14 +229,20 @@ class Fetchers(ThreadGroup):
             return not store.stopped
 
     def _fetch(self, key: str) -> bool:
-        """Fetch the sample *key*, with retries, and add the sample to the store. Return True if it was added."""
+        """Fetch the sample *key*, with retries, and add the sample to the store. Return True if it
+        was added.
+        """
         for attempt, pause in enumerate(_pauses()):
             try:
                 data = memoryview(self._source.read(key))
                 data = data.cast("B") if data.nbytes else memoryview(b"")
                 break
             except BaseException as error:
-                if attempt >= self._retries or isinstance(error, TypeError) or not self._pause(pause):
+                if (
+                    attempt >= self._retries
+                    or isinstance(error, TypeError)
+                    or not self._pause(pause)
+                ):
                     return self._fail(error, key)
                 with self._guard:
                     self.retried += 1
@@ -230,7 +271,9 @@ class Fetchers(ThreadGroup):
             self._report(error, "a file onto the disk")
 
     def _fail(self, error: BaseException, key: str) -> bool:
-        """Count and report that *key* could not be fetched or added, unless the store is stopped. Return False."""
+        """Count and report that *key* could not be fetched or added, unless the store is stopped.
+        Return False.
+        """
         with self._guard:
             if self._store.stopped:
                 return False
@@ -240,7 +283,9 @@ class Fetchers(ThreadGroup):
         return False
 
     def _report(self, error: BaseException, missing: str) -> None:
-        """Record *error* as ``trouble``. At the first error, warn that the cache could not get *missing*."""
+        """Record *error* as ``trouble``. At the first error, warn that the cache could not get
+        *missing*.
+        """
         with self._guard:
             self.trouble = error
             self.failures_in_a_row += 1
@@ -248,8 +293,10 @@ class Fetchers(ThreadGroup):
             self._changed.notify_all()
         if first:
             text = (
-                f"the cache {self._store.directory} could not get {missing}: {type(error).__name__}: {error}. "
-                "It goes on with others and tries again; more of such warnings are left out, the statistics count them"
+                f"the cache {self._store.directory} could not get {missing}: "
+                f"{type(error).__name__}: {error}. "
+                "It goes on with others and tries again; more of such warnings are left out, "
+                "the statistics count them"
             )
             try:
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
@@ -258,7 +305,9 @@ class Fetchers(ThreadGroup):
                     sys.stderr.write(f"RuntimeWarning: {text}\n")
 
     def _pause(self, seconds: float) -> bool:
-        """Wait *seconds* seconds and return True. If the store is stopped, return False without waiting further."""
+        """Wait *seconds* seconds and return True. If the store is stopped, return False without
+        waiting further.
+        """
         with self._guard:
             return not self._changed.wait_for(lambda: self._store.stopped, seconds)
 

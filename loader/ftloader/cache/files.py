@@ -1,4 +1,6 @@
-"""Functions that read or write a given number of bytes in full, or compute how much disk space a file takes."""
+"""Functions that read or write a given number of bytes in full, or compute how much disk space a
+file takes.
+"""
 
 import contextlib
 import errno
@@ -15,7 +17,9 @@ def disk_usage(status: os.stat_result) -> int:
 
 @contextlib.contextmanager
 def opened(path: str, flags: int) -> Iterator[int]:
-    """Context manager that opens a file and gives its descriptor. Opening a named pipe does not wait for a writer."""
+    """Context manager that opens a file and gives its descriptor. Opening a named pipe does not
+    wait for a writer.
+    """
     fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         yield fd
@@ -24,7 +28,9 @@ def opened(path: str, flags: int) -> Iterator[int]:
 
 
 def read_bytes(fd: int, length: int, offset: int) -> bytes:
-    """Return *length* bytes of a file, from *offset* on. Raise ``OSError`` (EIO) if the file ends earlier."""
+    """Return *length* bytes of a file, from *offset* on. Raise ``OSError`` (EIO) if the file ends
+    earlier.
+    """
     data = os.pread(fd, length, offset)
     if len(data) == length:
         return data
@@ -34,7 +40,9 @@ def read_bytes(fd: int, length: int, offset: int) -> bytes:
 
 
 def read_all(fd: int, view: memoryview, offset: int) -> None:
-    """Fill *view* with a file's bytes, from *offset* on. Raise ``OSError`` (EIO) if the file ends earlier."""
+    """Fill *view* with a file's bytes, from *offset* on. Raise ``OSError`` (EIO) if the file ends
+    earlier.
+    """
     while len(view):
         count = os.preadv(fd, [view], offset)
         if not count:

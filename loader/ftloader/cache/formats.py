@@ -1,6 +1,7 @@
 """Formats of the samples of a segment: in the segment's own file, or in a TFRecord file next to it.
 
-``record`` describes the file that every segment has. A row is (offset, length, checksum, length of the key, time).
+``record`` describes the file that every segment has. A row is (offset, length, checksum, length of
+the key, time).
 """
 
 import os
@@ -18,7 +19,8 @@ _MOVED_AT_ONCE = 1 << 22
 
 
 class Format(Protocol):
-    """Protocol of a format. An object has no state. Sizes and offsets are in bytes, *size* is that of a whole segment.
+    """Protocol of a format. An object has no state. Sizes and offsets are in bytes, *size* is that
+    of a whole segment.
 
     Attributes:
         version: number in the segment's head.
@@ -31,7 +33,9 @@ class Format(Protocol):
     before: int
 
     def checksum(self, data: Any, before: int = 0, /) -> int:
-        """Return the checksum of *data*, continued from the checksum *before*. Raise ``CacheError`` if it cannot."""
+        """Return the checksum of *data*, continued from the checksum *before*. Raise ``CacheError``
+        if it cannot.
+        """
         ...
 
     def data_path(self, path: str) -> str:
@@ -51,11 +55,15 @@ class Format(Protocol):
         ...
 
     def fits(self, size: int, index: int, end: int) -> bool:
-        """Return True if rows, keys and trailer of *index* bytes fit, and records up to the offset *end*."""
+        """Return True if rows, keys and trailer of *index* bytes fit, and records up to the offset
+        *end*.
+        """
         ...
 
     def index_start(self, end: int) -> int:
-        """Return the offset of the rows in the segment's own file. *end* is that of the last record's end."""
+        """Return the offset of the rows in the segment's own file. *end* is that of the last
+        record's end.
+        """
         ...
 
     def write(self, fd: int, row: tuple, data: Any) -> None:
@@ -63,16 +71,22 @@ class Format(Protocol):
         ...
 
     def without_gaps(self, fd: int, rows: list[tuple]) -> list[tuple]:
-        """Remove from a file what its readers would take for a record, and is not in *rows*. Return the new rows."""
+        """Remove from a file what its readers would take for a record, and is not in *rows*. Return
+        the new rows.
+        """
         ...
 
     def is_right(self, fd: int, row: tuple, pieces: Iterable[Any]) -> bool:
-        """Return True if *pieces*, a sample's bytes, have the checksum in *row*, and what is around them is right."""
+        """Return True if *pieces*, a sample's bytes, have the checksum in *row*, and what is around
+        them is right.
+        """
         ...
 
 
 class SegmentFormat:
-    """Format in which a segment has one file, with its samples back to back. Checksums are CRC-32."""
+    """Format in which a segment has one file, with its samples back to back. Checksums are
+    CRC-32.
+    """
 
     version, start, before = 1, HEAD.size, 0
     checksum = staticmethod(zlib.crc32)
@@ -144,13 +158,17 @@ class TFRecordFormat:
         write_all(fd, tfrecord.footer(crc), offset + length)
 
     def without_gaps(self, fd: int, rows: list[tuple]) -> list[tuple]:
-        """See ``Format``. Moves the records of *rows*, which are sorted, to the start of the file."""
+        """See ``Format``. Moves the records of *rows*, which are sorted, to the start of the
+        file.
+        """
         end, moved = 0, []
         for offset, length, *fields in rows:
             start, size = offset - tfrecord.HEADER, self.record_size(length)
             if start != end:
                 for at in range(0, size, _MOVED_AT_ONCE):
-                    write_all(fd, read_bytes(fd, min(_MOVED_AT_ONCE, size - at), start + at), end + at)
+                    write_all(
+                        fd, read_bytes(fd, min(_MOVED_AT_ONCE, size - at), start + at), end + at
+                    )
             moved.append((end + tfrecord.HEADER, length, *fields))
             end += size
         os.ftruncate(fd, end)
@@ -175,8 +193,9 @@ _BY_VERSION = {format.version: format for format in FORMATS.values()}
 
 
 def format_of(fd: int, name: str) -> Format | None:
-    """Return the format that the head of segment *name* tells; None if a crash left no head, or the head is damaged.
-    Raise ``CacheError`` if another program, or an unknown version of this one, wrote the segment."""
+    """Return the format that the head of segment *name* tells; None if a crash left no head, or the
+    head is damaged. Raise ``CacheError`` if another program, or an unknown version of this one,
+    wrote the segment."""
     head = os.pread(fd, HEAD.size, 0)
     magic, version = HEAD.unpack(head.ljust(HEAD.size, b"\0"))
     if magic == MAGIC and version in _BY_VERSION:
@@ -185,4 +204,6 @@ def format_of(fd: int, name: str) -> Format | None:
     if magic != MAGIC and (not any(head) or trailer == TRAILER_MAGIC):
         return None
     writer = f"of version {version}" if magic == MAGIC else "of another program"
-    raise CacheError(f"{name} is {writer}; this is version 1 or 2. Take another directory, or remove this file")
+    raise CacheError(
+        f"{name} is {writer}; this is version 1 or 2. Take another directory, or remove this file"
+    )

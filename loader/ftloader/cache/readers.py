@@ -27,22 +27,28 @@ from fsspec.asyn import AsyncFileSystem
 _MOST_REDIRECTS = 5
 _MOST_CONNECTIONS = 8
 _AT_ONCE = 1 << 18
-_SAFE = "/%:=&?~+!$,;'@()*[]"  # not quoted in paths and queries; with a %, an address is quoted already
+# not quoted in paths and queries; with a %, an address is quoted already
+_SAFE = "/%:=&?~+!$,;'@()*[]"
 
 _KNOWN = {"key", "secret", "token", "anon", "endpoint_url", "profile", "use_ssl"}
-"""Options of s3fs that obstore understands: address and credentials. If others are given, s3fs reads the objects."""
-_REFRESH = datetime.timedelta(minutes=5)  # botocore renews credentials 10 minutes or more before they expire
+"""Options of s3fs that obstore understands: address and credentials. If others are given, s3fs
+reads the objects.
+"""
+# botocore renews credentials 10 minutes or more before they expire
+_REFRESH = datetime.timedelta(minutes=5)
 
 
 class WebReader:
     """Reader for web servers that keeps its connections open.
 
-    fsspec's client takes 1.9 to 4.0 times the CPU time, and bounds neither the size nor the encoding of an answer. The
-    figures are in docs/results/2026-11-24-caches/README.md, "Clients for the web", also why it is not obstore.
+    fsspec's client takes 1.9 to 4.0 times the CPU time, and bounds neither the size nor the
+    encoding of an answer. The figures are in docs/results/2026-11-24-caches/README.md, "Clients for
+    the web", also why it is not obstore.
 
-    The server is not trusted. Reading fails if an answer has more than *largest* bytes or, with all redirects, takes
-    longer than *timeout* seconds. A redirect must lead to http or https, and not from https to http. Error messages
-    leave out the query of an address (the part after ``?``), which may contain a signature.
+    The server is not trusted. Reading fails if an answer has more than *largest* bytes or, with all
+    redirects, takes longer than *timeout* seconds. A redirect must lead to http or https, and not
+    from https to http. Error messages leave out the query of an address (the part after ``?``),
+    which may contain a signature.
     """
 
     def __init__(self, timeout: float, largest: int) -> None:
@@ -56,7 +62,10 @@ class WebReader:
             if response.status == http.client.OK:
                 encoding = response.getheader("Content-Encoding", "identity")
                 if encoding != "identity":
-                    raise OSError(f"{name}: the server sends it encoded, as {encoding}, which was not asked for")
+                    raise OSError(
+                        f"{name}: the server sends it encoded, as {encoding}, which was not "
+                        f"asked for"
+                    )
                 return data
             location = response.getheader("Location")
             if not 300 <= response.status < 400 or location is None:
@@ -64,7 +73,9 @@ class WebReader:
                 raise kind(f"{name}: the server answers {response.status} {response.reason}")
             scheme, address = urlsplit(address).scheme, urljoin(address, location)
             if urlsplit(address).scheme not in ("https", scheme):
-                raise OSError(f"{name}: the server redirects from {scheme} to {address.partition('?')[0]!r}")
+                raise OSError(
+                    f"{name}: the server redirects from {scheme} to {address.partition('?')[0]!r}"
+                )
         raise OSError(f"{name}: the server redirects more than {_MOST_REDIRECTS} times")
 
     def close(self) -> None:
@@ -109,7 +120,9 @@ class WebReader:
             return response, data
 
     def _connection(self, scheme: str, netloc: str) -> http.client.HTTPConnection:
-        """Return the connection that was kept, if it can still be used, or a new one, which has no socket yet."""
+        """Return the connection that was kept, if it can still be used, or a new one, which has no
+        socket yet.
+        """
         kept = self._connections.pop((scheme, netloc), None)
         if kept is not None:
             poll = select.poll()
@@ -122,7 +135,9 @@ class WebReader:
         return http.client.HTTPConnection(netloc)
 
     def _body(self, response: http.client.HTTPResponse, name: str) -> bytes:
-        """Return the answer's body. Raise ``IncompleteRead`` if it ends too early, ``OSError`` if it is too large."""
+        """Return the answer's body. Raise ``IncompleteRead`` if it ends too early, ``OSError`` if
+        it is too large.
+        """
         parts, size = [], 0
         while size + (response.length or 0) <= self._largest:
             part = response.read1(_AT_ONCE)
@@ -131,7 +146,10 @@ class WebReader:
             parts.append(part)
             size += len(part)
         else:
-            raise OSError(f"{name} has more than {self._largest} bytes: if that is right, raise UrlSource's largest")
+            raise OSError(
+                f"{name} has more than {self._largest} bytes: if that is right, raise "
+                f"UrlSource's largest"
+            )
         data = b"".join(parts)
         if response.length:
             raise http.client.IncompleteRead(data, response.length)
@@ -139,7 +157,9 @@ class WebReader:
 
 
 class _InTime(io.RawIOBase):
-    """Reader of a socket, for ``HTTPResponse``. Raises ``TimeoutError`` after *deadline* (``time.monotonic()``)."""
+    """Reader of a socket, for ``HTTPResponse``. Raises ``TimeoutError`` after *deadline*
+    (``time.monotonic()``).
+    """
 
     # A socket's own time-out is not enough: it starts again with each byte.
     def __init__(self, sock: socket.socket, deadline: float, late: str) -> None:
@@ -168,14 +188,19 @@ class _InTime(io.RawIOBase):
 
 
 class LoopReader:
-    """Reader for an asynchronous file system of fsspec. Runs its own event loop in the calling thread."""
+    """Reader for an asynchronous file system of fsspec. Runs its own event loop in the calling
+    thread.
+    """
 
-    # fsspec itself runs one loop in one thread for the whole process, which slows down many requests at a time.
+    # fsspec itself runs one loop in one thread for the whole process, which slows down many
+    # requests at a time.
 
     def __init__(self, like: AsyncFileSystem, timeout: float) -> None:
         self._timeout = timeout
         self._loop = asyncio.new_event_loop()
-        self._filesystem = type(like)(**{**like.storage_options, "asynchronous": True, "skip_instance_cache": True})
+        self._filesystem = type(like)(
+            **{**like.storage_options, "asynchronous": True, "skip_instance_cache": True}
+        )
 
     def read(self, path: str) -> bytes:
         reading = asyncio.wait_for(self._filesystem._cat_file(path), self._timeout)
@@ -191,14 +216,22 @@ class LoopReader:
 
 
 def open_bucket(filesystem: AsyncFileSystem, bucket: str, timeout: float) -> Any:
-    """Return an obstore client for *bucket*, or None if s3fs has to read the bucket. Threads may share the client.
+    """Return an obstore client for *bucket*, or None if s3fs has to read the bucket. Threads may
+    share the client.
 
-    s3fs reads if obstore is missing, with options or credentials that obstore does not know, and where a proxy or a
-    file of certificates (AWS_CA_BUNDLE) is configured. Raise s3fs's error if the region has to be asked and cannot.
+    s3fs reads if obstore is missing, with options or credentials that obstore does not know, and
+    where a proxy or a file of certificates (AWS_CA_BUNDLE) is configured. Raise s3fs's error if the
+    region has to be asked and cannot.
     """
-    # The address, the region and the credentials are those that s3fs would use: botocore finds them for both.
+    # The address, the region and the credentials are those that s3fs would use: botocore finds them
+    # for both.
     options = filesystem.storage_options
-    if not bucket or "s3" not in filesystem.protocol or not options.keys() <= _KNOWN or getproxies():
+    if (
+        not bucket
+        or "s3" not in filesystem.protocol
+        or not options.keys() <= _KNOWN
+        or getproxies()
+    ):
         return None
     try:
         from botocore.session import Session
@@ -211,8 +244,12 @@ def open_bucket(filesystem: AsyncFileSystem, bucket: str, timeout: float) -> Any
     return _new_store(filesystem, bucket, timeout, session, S3Store)
 
 
-def _new_store(filesystem: AsyncFileSystem, bucket: str, timeout: float, session: Any, store_class: Any) -> Any:
-    """See ``open_bucket``. *session* is botocore's, *store_class* obstore's: both packages may be missing."""
+def _new_store(
+    filesystem: AsyncFileSystem, bucket: str, timeout: float, session: Any, store_class: Any
+) -> Any:
+    """See ``open_bucket``. *session* is botocore's, *store_class* obstore's: both packages may be
+    missing.
+    """
     options = filesystem.storage_options
     credentials, anonymous = session.get_credentials(), bool(options.get("anon"))
     if credentials is None and not anonymous:
@@ -236,7 +273,9 @@ def _new_store(filesystem: AsyncFileSystem, bucket: str, timeout: float, session
 
 
 def _current_keys(credentials: Any) -> dict[str, Any]:
-    """Return botocore's *credentials*, renewed where they have to be, in the form that obstore takes."""
+    """Return botocore's *credentials*, renewed where they have to be, in the form that obstore
+    takes.
+    """
     frozen = credentials.get_frozen_credentials()
     return {
         "access_key_id": frozen.access_key,
@@ -247,7 +286,9 @@ def _current_keys(credentials: Any) -> dict[str, Any]:
 
 
 def _bucket_region(filesystem: Any, bucket: str) -> str | None:
-    """Return the region of an AWS bucket, which s3fs finds by itself, and obstore does not; None if AWS hides it."""
+    """Return the region of an AWS bucket, which s3fs finds by itself, and obstore does not; None if
+    AWS hides it.
+    """
     try:
         return filesystem.call_s3("head_bucket", Bucket=bucket).get("BucketRegion")
     except PermissionError:  # who may read the objects need not have the permission to list them
@@ -257,9 +298,10 @@ def _bucket_region(filesystem: Any, bucket: str) -> str | None:
 class ObjectReader:
     """Reader for the objects of one bucket in s3, by obstore, used by one thread.
 
-    The server is not trusted: an object must come within *timeout* seconds, and obstore reads at most *largest* bytes.
-    s3fs (*like*) reads the keys that obstore cannot name: with empty parts, or with a part "." or "..".
-    Figures that speak for obstore are in docs/results/2026-11-24-caches/README.md, "Clients for s3".
+    The server is not trusted: an object must come within *timeout* seconds, and obstore reads at
+    most *largest* bytes. s3fs (*like*) reads the keys that obstore cannot name: with empty parts,
+    or with a part "." or "..". Figures that speak for obstore are in
+    docs/results/2026-11-24-caches/README.md, "Clients for s3".
     """
 
     def __init__(self, like: AsyncFileSystem, bucket: Any, timeout: float, largest: int) -> None:
@@ -289,7 +331,8 @@ class ObjectReader:
             answer = self._bucket.get(key)
             if answer.meta["size"] > self._largest:
                 raise OSError(
-                    f"{path} has more than {self._largest} bytes: if that is right, raise UrlSource's largest"
+                    f"{path} has more than {self._largest} bytes: if that is right, raise "
+                    f"UrlSource's largest"
                 )
             return bytes(answer.bytes())
         except FileNotFoundError:

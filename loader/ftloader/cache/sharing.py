@@ -1,8 +1,9 @@
-"""Files through which processes share a cache. A lock on a file (``flock``) ends with the process that holds it.
+"""Files through which processes share a cache. A lock on a file (``flock``) ends with the process
+that holds it.
 
 ftcache.writer    contains the current snapshot; locked by the writer until it ends
-ftcache.turn      locked by the writer until it publishes the next snapshot; readers wait for this lock
-*.pins            contains the names of the segments that one reader uses; locked by the reader until it ends
+ftcache.turn      locked by the writer until it publishes the next snapshot; readers wait for it
+*.pins            names of the segments that one reader uses; locked by the reader until it ends
 """
 
 import contextlib
@@ -29,16 +30,22 @@ _MOST_BYTES = 1 << 26  # read of a small file
 
 
 def check_apart(directory: str, folder: str | None) -> None:
-    """Raise ``ValueError`` if *directory* lies in the source's *folder*, or the folder in it, under whatever name."""
+    """Raise ``ValueError`` if *directory* lies in the source's *folder*, or the folder in it, under
+    whatever name.
+    """
     if folder is not None and (_lies_in(directory, folder) or _lies_in(folder, directory)):
         raise ValueError(
-            f"the cache's directory {directory} and its source's folder {folder} lie one in the other: the cache would "
-            f"take its own files for samples. Take a directory beside the folder: {folder.rstrip('/')}-cache"
+            f"the cache's directory {directory} and its source's folder {folder} lie one in "
+            f"the other: the cache would "
+            f"take its own files for samples. Take a directory beside the folder: "
+            f"{folder.rstrip('/')}-cache"
         )
 
 
 def _lies_in(path: str, folder: str) -> bool:
-    """Return True if *path* is *folder* or lies below it. Links and mounts may give either another name."""
+    """Return True if *path* is *folder* or lies below it. Links and mounts may give either another
+    name.
+    """
     with contextlib.suppress(OSError):
         folder_status = os.stat(folder)
         place = os.path.realpath(path)
@@ -62,7 +69,11 @@ class LockedFile:
     def __init__(self, path: str, create: bool = True) -> None:
         """Open and lock the file. Raise ``BlockingIOError`` if another process holds the lock."""
         with fork.registering:  # a child forked in between would keep the lock
-            self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0), 0o666)
+            self.fd = os.open(
+                path,
+                os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0),
+                0o666,
+            )
             try:
                 fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BaseException:
@@ -75,7 +86,9 @@ class LockedFile:
         return self.fd >= 0
 
     def write(self, text: str) -> None:
-        """Overwrite the content with *text*, padded with blanks. Disk space is reused, so this works on a full disk."""
+        """Overwrite the content with *text*, padded with blanks. Disk space is reused, so this
+        works on a full disk.
+        """
         write_all(self.fd, text.encode().ljust(os.fstat(self.fd).st_size), 0)
 
     def release(self) -> None:
@@ -89,9 +102,11 @@ class LockedFile:
 
 
 class WriterLock(LockedFile):
-    """Lock of the one process that writes to *directory*. The locked file has the snapshot that readers use.
+    """Lock of the one process that writes to *directory*. The locked file has the snapshot that
+    readers use.
 
-    ``earlier`` has the names of the segments in the last snapshot that the previous writer published.
+    ``earlier`` has the names of the segments in the last snapshot that the previous writer
+    published.
     """
 
     _turn: LockedFile | None = None
@@ -102,7 +117,8 @@ class WriterLock(LockedFile):
             super().__init__(os.path.join(directory, _WRITER))
         except BlockingIOError:
             raise CacheError(
-                f"process {published(directory).get('process')} writes to the cache {directory} already. Other ranks "
+                f"process {published(directory).get('process')} writes to the cache "
+                f"{directory} already. Other ranks "
                 "read it with source=None; another job needs a directory of its own"
             ) from None
         try:
@@ -115,7 +131,9 @@ class WriterLock(LockedFile):
             raise
 
     def publish(self, snapshot: dict[str, Any]) -> None:
-        """Write *snapshot* to the file and wake waiting readers. No sync: a new writer can do without this snapshot."""
+        """Write *snapshot* to the file and wake waiting readers. No sync: a new writer can do
+        without this snapshot.
+        """
         self._write(**snapshot)
         turn, self._turn = self._turn, self._new_turn()
         if turn is not None:
@@ -132,7 +150,8 @@ class WriterLock(LockedFile):
             self._turn.release()
 
     def _new_turn(self) -> LockedFile:
-        # A new file each time: readers that wait for the old one need not be fast enough to lock it.
+        # A new file each time: readers that wait for the old one need not be fast enough to lock
+        # it.
         temporary = os.path.join(self._directory, f"{_TURN}.new")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
@@ -142,14 +161,18 @@ class WriterLock(LockedFile):
 
 
 def published(directory: str) -> dict[str, Any]:
-    """Return the snapshot that the writer published last, as a dict; {} if it is missing, damaged or being written."""
+    """Return the snapshot that the writer published last, as a dict; {} if it is missing, damaged
+    or being written.
+    """
     try:
         text, _, check = _content(os.path.join(directory, _WRITER)).rpartition(b"\n")
         snapshot: Any = json.loads(text.decode()) if int(check) == zlib.crc32(text) else None
     except (FileNotFoundError, ValueError, RecursionError):
         return {}
     names = snapshot.get("segments") if isinstance(snapshot, dict) else None
-    return snapshot if isinstance(names, list) and all(isinstance(name, str) for name in names) else {}
+    return (
+        snapshot if isinstance(names, list) and all(isinstance(name, str) for name in names) else {}
+    )
 
 
 def _content(path: str) -> bytes:
@@ -177,7 +200,8 @@ def wait_for_epoch(directory: str, epoch: int) -> dict[str, Any]:
                     published_epoch = snapshot.get("epoch", -1)
                     if published_epoch > epoch:
                         raise CacheError(
-                            f"the writer of {directory} is at epoch {published_epoch} already, not at {epoch}"
+                            f"the writer of {directory} is at epoch {published_epoch} already, "
+                            f"not at {epoch}"
                         ) from None
                     if published_epoch == epoch:
                         return snapshot
@@ -185,7 +209,8 @@ def wait_for_epoch(directory: str, epoch: int) -> dict[str, Any]:
                 else:
                     if os.fstat(turn).st_ino == os.stat(path).st_ino:
                         raise CacheError(
-                            f"nobody writes to the cache {directory}, so there is no epoch {epoch} to read"
+                            f"nobody writes to the cache {directory}, so there is no epoch "
+                            f"{epoch} to read"
                         )
         except FileNotFoundError:
             raise CacheError(
@@ -194,12 +219,15 @@ def wait_for_epoch(directory: str, epoch: int) -> dict[str, Any]:
 
 
 class Pins(LockedFile):
-    """Locked file with the names of the segments that one reader uses, so that the writer does not evict them."""
+    """Locked file with the names of the segments that one reader uses, so that the writer does not
+    evict them.
+    """
 
     def __init__(self, directory: str) -> None:
         while True:
             self._path = os.path.join(directory, secrets.token_hex(8) + PINS)
-            with contextlib.suppress(BlockingIOError):  # a writer came before the lock, and removes the file
+            with contextlib.suppress(BlockingIOError):
+                # a writer came before the lock, and removes the file
                 super().__init__(self._path)
                 if os.path.exists(self._path):
                     return
@@ -213,7 +241,9 @@ class Pins(LockedFile):
 
 
 def pinned_by_readers(directory: str) -> set[str]:
-    """Return the names of the segments that running readers have pinned. Remove the pin files of ended readers."""
+    """Return the names of the segments that running readers have pinned. Remove the pin files of
+    ended readers.
+    """
     pinned: set[str] = set()
     for name in os.listdir(directory):
         if _OWN_PINS.fullmatch(name):

@@ -5,7 +5,9 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """Statistics of a cache object since its creation. ``later - earlier`` has the counts of the time between them."""
+    """Statistics of a cache object since its creation. ``later - earlier`` has the counts of the
+    time between them.
+    """
 
     seconds: float = 0.0
     samples: int = 0  # complete samples at this moment
@@ -21,16 +23,20 @@ class Statistics:
     read: int = 0  # samples read from the cache, without those that worker processes read
     read_bytes: int = 0
     evictions: int = 0  # evicted segments
-    fetchers_waited: float = 0.0  # seconds for which fetchers waited for room, summed over the threads
+    # seconds for which fetchers waited for room, summed over the threads
+    fetchers_waited: float = 0.0
     epochs_waited: float = 0.0  # seconds for which ``set_epoch`` waited for samples
     trouble: str = ""  # error of the latest sample; empty if there was none
 
     def __sub__(self, earlier: "Statistics") -> "Statistics":
         counts = (
-            "seconds fetched fetched_bytes retried failed failed_listings read read_bytes evictions fetchers_waited "
+            "seconds fetched fetched_bytes retried failed failed_listings read read_bytes "
+            "evictions fetchers_waited "
             "epochs_waited"
         ).split()
-        return dataclasses.replace(self, **{name: getattr(self, name) - getattr(earlier, name) for name in counts})
+        return dataclasses.replace(
+            self, **{name: getattr(self, name) - getattr(earlier, name) for name in counts}
+        )
 
     @property
     def fetched_per_second(self) -> float:
@@ -44,7 +50,10 @@ class Statistics:
 
     def __str__(self) -> str:
         parts = [
-            f"{self.samples} samples, {self.epoch_samples} in this epoch, oldest {self.oldest:.0f} s",
+            (
+                f"{self.samples} samples, {self.epoch_samples} in this epoch, oldest "
+                f"{self.oldest:.0f} s"
+            ),
             f"{_size(self.bytes_used)} of {_size(self.max_bytes)}" if self.max_bytes else "",
             f"in {_size(self.fetched_per_second)}/s, out {_size(self.read_per_second)}/s",
             f"waited {self.epochs_waited:.1f} s for samples",
@@ -61,4 +70,6 @@ def _size(nbytes: float) -> str:
     units = (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "bytes")
     size, name = next((unit for unit in units if nbytes >= unit[0]), units[-1])
     number = nbytes / size
-    return f"{number:.0f} {name}" if number >= 10 else f"{number:.1f}".removesuffix(".0") + f" {name}"
+    return (
+        f"{number:.0f} {name}" if number >= 10 else f"{number:.1f}".removesuffix(".0") + f" {name}"
+    )

@@ -1,12 +1,14 @@
-"""Adds samples to a cache's directory and evicts old samples. Only one process may write to a directory.
+"""Adds samples to a cache's directory and evicts old samples. Only one process may write to a
+directory.
 
-A thread reserves room for a sample under the lock, and writes the sample without the lock. So the budget holds at every
-moment, unfinished writes included:
+A thread reserves room for a sample under the lock, and writes the sample without the lock. So the
+budget holds at every moment, unfinished writes included:
 
-    sealed segments (their disk usage) + the open segment (the size it may reach) + a fixed reserve <= max_bytes
+    sealed segments (their disk usage) + the open segment (the size it may reach) + a fixed reserve
+    <= max_bytes
 
-Samples added since the last snapshot are not evicted, since no epoch has used them yet. If nothing else can be
-evicted, threads wait for room until the next snapshot.
+Samples added since the last snapshot are not evicted, since no epoch has used them yet. If nothing
+else can be evicted, threads wait for room until the next snapshot.
 """
 
 import bisect
@@ -35,7 +37,8 @@ _LOOK_AGAIN = 1.0  # seconds; nothing signals that a reader in another process g
 
 
 class Snapshot:
-    """List of the samples of an epoch: the first *length* samples in *segments*, all if *length* is None.
+    """List of the samples of an epoch: the first *length* samples in *segments*, all if *length* is
+    None.
 
     Immutable, so threads may share it. Unpickling opens the segments' files.
     """
@@ -51,7 +54,9 @@ class Snapshot:
         return self._length
 
     def find(self, index: Any) -> tuple[Segment, int]:
-        """Return (segment, row in that segment) of sample *index*. Raise ``IndexError`` if there is no such sample."""
+        """Return (segment, row in that segment) of sample *index*. Raise ``IndexError`` if there is
+        no such sample.
+        """
         number = index.__index__()
         if not -self._length <= number < self._length:
             raise IndexError(f"sample {number} of {self._length}")
@@ -61,19 +66,25 @@ class Snapshot:
         return segment_of_sample, number - self._ends[position] + len(segment_of_sample)
 
     def times(self) -> np.ndarray:
-        """Return the time at which each sample was written, in seconds since 1970, by the system clock."""
+        """Return the time at which each sample was written, in seconds since 1970, by the system
+        clock.
+        """
         if not self.segments:
             return np.empty(0)
         return np.concatenate([sealed.rows["time"] for sealed in self.segments])[: self._length]
 
     def state(self) -> dict[str, Any]:
         """Return a dict that JSON can store, from which ``of_state`` makes the snapshot again."""
-        return {"epoch": self.epoch, "segments": [sealed.name for sealed in self.segments], "length": self._length}
+        return {
+            "epoch": self.epoch,
+            "segments": [sealed.name for sealed in self.segments],
+            "length": self._length,
+        }
 
     @staticmethod
     def of_state(state: dict[str, Any], directory: str, at_most: int | None = None) -> "Snapshot":
-        """Return the snapshot whose ``state()`` is *state*, or its first *at_most* samples. Raise ``CacheError`` if one
-        of its segments is missing."""
+        """Return the snapshot whose ``state()`` is *state*, or its first *at_most* samples. Raise
+        ``CacheError`` if one of its segments is missing."""
         segments = [segment.load(directory, os.path.basename(name)) for name in state["segments"]]
         length = state["length"] if at_most is None else min(at_most, state["length"])
         return Snapshot(state["epoch"], segments, length)
@@ -82,16 +93,18 @@ class Snapshot:
 class Store:
     """Writer of the samples in *directory*, which it locks until ``close()``.
 
-    The lock ``guard`` guards all attributes that change; the condition ``changed`` is notified of every change.
-    ``guard`` is reentrant, since a signal handler may call ``stop`` in the middle of any other call.
+    The lock ``guard`` guards all attributes that change; the condition ``changed`` is notified of
+    every change. ``guard`` is reentrant, since a signal handler may call ``stop`` in the middle of
+    any other call.
 
-    Raises ``CacheError`` if another process writes to *directory*, ``OSError`` if the directory cannot be written.
+    Raises ``CacheError`` if another process writes to *directory*, ``OSError`` if the directory
+    cannot be written.
     """
 
     def __init__(self, directory: str, max_bytes: int, format: Format = FORMATS["segment"]) -> None:
         self.directory, self.max_bytes, self._format = directory, max_bytes, format
-        # Entered itself: Ctrl-C can come between Condition.__enter__'s acquiring and its return, and nothing would
-        # release the lock. __enter__ of a lock is C.
+        # Entered itself: Ctrl-C can come between Condition.__enter__'s acquiring and its return,
+        # and nothing would release the lock. __enter__ of a lock is C.
         self.guard = fork.rlock()
         self.changed = threading.Condition(self.guard)
         self.full = False  # true if a thread waits for room, and no snapshot was made since
@@ -106,7 +119,8 @@ class Store:
         self._sealed: dict[str, Segment] = {}  # the oldest first
         self._open: SegmentWriter | None = None
         self._unsynced: deque[str] = deque()
-        # The last snapshot of an earlier run is kept through the first epoch: its state may be loaded.
+        # The last snapshot of an earlier run is kept through the first epoch: its state may be
+        # loaded.
         self._pinned: frozenset[str] = frozenset()
         self._earlier: frozenset[str] = frozenset()
         self._seen = -1  # newest segment that was there at a snapshot
@@ -123,14 +137,18 @@ class Store:
             raise
 
     def _at_fork_reinit(self) -> None:
-        """In a forked child, close inherited files: a removed file occupies the disk while any process has it open."""
+        """In a forked child, close inherited files: a removed file occupies the disk while any
+        process has it open.
+        """
         for writer in list(self._unsealed):
             writer.close()
 
     # Adding
 
     def claim(self, key: str) -> bool:
-        """Claim *key* for the caller, which must ``add`` or ``give_up`` it. Return False if it is stored or claimed."""
+        """Claim *key* for the caller, which must ``add`` or ``give_up`` it. Return False if it is
+        stored or claimed.
+        """
         with self.guard:
             if key in self._keys:
                 return False
@@ -143,14 +161,16 @@ class Store:
             self._keys.discard(key)
 
     def add(self, key: str, data: bytes | memoryview) -> bool:
-        """Add the sample of a claimed key, after waiting for room if necessary. Return False if the store is stopped.
-        Raise ``CacheError`` if the sample is too large, ``OSError`` if writing fails; the key then stays claimed."""
+        """Add the sample of a claimed key, after waiting for room if necessary. Return False if the
+        store is stopped. Raise ``CacheError`` if the sample is too large, ``OSError`` if writing
+        fails; the key then stays claimed."""
         crc, name, length = self._format.checksum(data), record.encoded(key), len(data)
         size = -(-max(self._part, self._format.size_for(name, length)) // BLOCK) * BLOCK
         if size > self.max_bytes // _LARGEST_SAMPLE:
             long = f" with a key of {len(name)} bytes" if len(name) > length else ""
             raise CacheError(
-                f"sample {key!r:.200} of {length} bytes{long} is larger than a quarter of the budget, "
+                f"sample {key!r:.200} of {length} bytes{long} is larger than a quarter of the "
+                f"budget, "
                 f"max_bytes={self.max_bytes}"
             )
         with self.guard:
@@ -173,7 +193,9 @@ class Store:
         return True
 
     def sync(self) -> None:
-        """Sync all sealed segments to the disk and wait for that. So the next writer need not check their samples."""
+        """Sync all sealed segments to the disk and wait for that. So the next writer need not check
+        their samples.
+        """
         while True:
             with self.guard:
                 if not self._unsynced:
@@ -188,7 +210,8 @@ class Store:
                     self.changed.notify_all()
 
     def _writer_with_room(self, name: bytes, length: int, size: int) -> SegmentWriter | None:
-        """Return the open segment, after waiting for room if necessary; None if the store is stopped.
+        """Return the open segment, after waiting for room if necessary; None if the store is
+        stopped.
 
         *size* is that of a new segment. The caller must hold ``guard``.
         """
@@ -206,7 +229,9 @@ class Store:
         return None
 
     def _open_segment(self, size: int) -> bool:
-        """Start a new segment of *size* bytes, evicting others if necessary. Return False if no room can be made."""
+        """Start a new segment of *size* bytes, evicting others if necessary. Return False if no
+        room can be made.
+        """
         while self._used + size + _NAME > self.max_bytes:
             victim = self._victim()
             if victim is None:
@@ -219,7 +244,9 @@ class Store:
         return True
 
     def _retire(self) -> None:
-        """Add no more samples to the open segment. It is sealed once no thread writes to it any more."""
+        """Add no more samples to the open segment. It is sealed once no thread writes to it any
+        more.
+        """
         writer, self._open = self._open, None
         if writer is not None:
             self._end(writer)
@@ -229,7 +256,9 @@ class Store:
         self._end(writer)
 
     def _end(self, writer: SegmentWriter) -> None:
-        """Seal the segment of *writer*, unless it is the open segment or a thread still writes to it."""
+        """Seal the segment of *writer*, unless it is the open segment or a thread still writes to
+        it.
+        """
         # If Ctrl-C interrupts the caller before the segment is sealed, close() seals it.
         if writer.users or writer is self._open:
             return
@@ -255,7 +284,11 @@ class Store:
     # Evicting
 
     def _victim(self, ignore_readers: bool = False) -> Segment | None:
-        victims = [s for s in self._sealed.values() if s.number <= self._seen and s.name not in self._pinned]
+        victims = [
+            s
+            for s in self._sealed.values()
+            if s.number <= self._seen and s.name not in self._pinned
+        ]
         if victims and not ignore_readers:
             pinned = sharing.pinned_by_readers(self.directory)
             victims = [s for s in victims if s.name not in pinned]
@@ -273,7 +306,9 @@ class Store:
     # Snapshots
 
     def newest(self, most_bytes: int) -> list[Segment]:
-        """Seal the open segment. Return the newest segments, at most *most_bytes* in total, sorted from old to new."""
+        """Seal the open segment. Return the newest segments, at most *most_bytes* in total, sorted
+        from old to new.
+        """
         with self.guard:
             writer = self._open
             self._retire()
@@ -292,13 +327,16 @@ class Store:
             missing = [name for name in names if name not in self._sealed]
             if missing:
                 raise CacheError(
-                    f"{len(missing)} of {len(names)} segments of the state's snapshot are not in {self.directory} any "
+                    f"{len(missing)} of {len(names)} segments of the state's snapshot are not "
+                    f"in {self.directory} any "
                     "more (evicted, or another directory): start the epoch again with set_epoch"
                 )
             return [self._sealed[name] for name in names]
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Make *snapshot* current and pin its segments. From now on, all unpinned existing segments may be evicted."""
+        """Make *snapshot* current and pin its segments. From now on, all unpinned existing segments
+        may be evicted.
+        """
         with self.guard:
             state = snapshot.state()
             self._lock.publish(state)
@@ -308,7 +346,9 @@ class Store:
             self.changed.notify_all()
 
     def drop_damaged(self) -> None:
-        """Remove the segments that readers found damaged. Their samples have to be fetched again."""
+        """Remove the segments that readers found damaged. Their samples have to be fetched
+        again.
+        """
         with self.guard:
             for name in segment.names_in(self.directory, segment.DAMAGED_SUFFIX):
                 if name in self._sealed:
@@ -319,7 +359,9 @@ class Store:
     def contents(self) -> tuple[int, int]:
         """Return (number of complete samples, bytes of the budget in use)."""
         with self.guard:
-            return sum(map(len, self._sealed.values())) + (len(self._open) if self._open else 0), self._used
+            return sum(map(len, self._sealed.values())) + (
+                len(self._open) if self._open else 0
+            ), self._used
 
     # Start and end
 
@@ -327,9 +369,16 @@ class Store:
         names = segment.names_in(self.directory)
         self._next_number = 1 + max(map(segment.number_of, names), default=-1)
         # All are read before one is removed: the directory may be another program's.
-        segments, kept = [segment.recover(self.directory, name, self.max_bytes) for name in names], []
+        segments, kept = (
+            [segment.recover(self.directory, name, self.max_bytes) for name in names],
+            [],
+        )
         for name, sealed in zip(names[::-1], segments[::-1]):
-            if sealed is None or len(set(sealed.keys)) < len(sealed) or not self._keys.isdisjoint(sealed.keys):
+            if (
+                sealed is None
+                or len(set(sealed.keys)) < len(sealed)
+                or not self._keys.isdisjoint(sealed.keys)
+            ):
                 segment.unlink(os.path.join(self.directory, name))
             else:
                 self._keys.update(sealed.keys)
@@ -350,8 +399,8 @@ class Store:
 
     def close(self) -> None:
         """Seal all segments, wait until they have reached the disk, and unlock the directory."""
-        # If another thread is closing the store, wait for that. A signal handler of the closing thread returns at once:
-        # its thread cannot continue before the handler returns.
+        # If another thread is closing the store, wait for that. A signal handler of the closing
+        # thread returns at once: its thread cannot continue before the handler returns.
         this_thread = threading.get_ident()
         with self.guard:
             if self._closer not in (None, this_thread):

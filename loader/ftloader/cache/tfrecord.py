@@ -1,9 +1,10 @@
 """TFRecord files, as TensorFlow defines them: records back to back and nothing else.
 
-    length (uint64) | masked CRC-32C of the length (uint32) | data | masked CRC-32C of the data (uint32)
+    length (uint64) | masked CRC-32C of the length (uint32) | data | masked CRC-32C of the data
+    (uint32)
 
-All numbers are little-endian. ``records`` verifies both checksums. The package crc32c, which computes CRC-32C, is
-imported at the first use.
+All numbers are little-endian. ``records`` verifies both checksums. The package crc32c, which
+computes CRC-32C, is imported at the first use.
 """
 
 import os
@@ -14,18 +15,23 @@ from typing import Any
 from ftloader.cache.errors import CacheError, CorruptSampleError
 
 HEADER, FOOTER = 12, 4  # bytes of a record before and after its data
-_crc32c: Any = None  # the package's function once it was used; any thread may set it, always to the same
+# the package's function once it was used; any thread may set it, always to the same
+_crc32c: Any = None
 
 
 def crc32c(data: Any, before: int = 0) -> int:
-    """Return the CRC-32C of *data*, continued from *before*. Raise ``CacheError`` if the package crc32c is missing."""
+    """Return the CRC-32C of *data*, continued from *before*. Raise ``CacheError`` if the package
+    crc32c is missing.
+    """
     global _crc32c
-    if _crc32c is None:  # an import statement in each call would take longer than the checksum of a small sample
+    if _crc32c is None:
+        # an import statement in each call would take longer than the checksum of a small sample
         try:
             import crc32c as library
         except ImportError as error:
             raise CacheError(
-                "TFRecord needs the package crc32c, which is not installed: pip install 'ftloader[tfrecord]', or "
+                "TFRecord needs the package crc32c, which is not installed: pip install "
+                "'ftloader[tfrecord]', or "
                 "pip install crc32c"
             ) from error
         _crc32c = library.crc32c
@@ -33,18 +39,24 @@ def crc32c(data: Any, before: int = 0) -> int:
 
 
 def header(length: int) -> bytes:
-    """Return the 12 bytes before a record's data: the data's *length* and the checksum of that number."""
+    """Return the 12 bytes before a record's data: the data's *length* and the checksum of that
+    number.
+    """
     packed = struct.pack("<Q", length)
     return packed + footer(crc32c(packed))
 
 
 def footer(crc: int) -> bytes:
-    """Return *crc*, a CRC-32C, as the 4 bytes (masked) that follow a record's length or a record's data."""
+    """Return *crc*, a CRC-32C, as the 4 bytes (masked) that follow a record's length or a record's
+    data.
+    """
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 def records(path: str | os.PathLike[str]) -> Iterator[bytes]:
-    """Yield the data of each record in a file. Raise ``CorruptSampleError`` at the first damaged record."""
+    """Yield the data of each record in a file. Raise ``CorruptSampleError`` at the first damaged
+    record.
+    """
     with open(path, "rb") as file:
         while head := file.read(HEADER):
             length = struct.unpack("<Q", head[:8])[0] if len(head) == HEADER else 0

@@ -1,8 +1,10 @@
-"""All that importing this package replaces in torch: ``patch_torch()``, which the package calls once.
+"""All that importing this package replaces in torch: ``patch_torch()``, which the package calls
+once.
 
-User code may have imported a function of torch already. So the function object stays and gets new code, which runs with
-the globals of torch's module. A thread that runs the function at that moment finishes with the code that it started
-with. docs/loader.md lists the replacements; a test compares the list with what differs after the import.
+User code may have imported a function of torch already. So the function object stays and gets new
+code, which runs with the globals of torch's module. A thread that runs the function at that moment
+finishes with the code that it started with. docs/loader.md lists the replacements; a test compares
+the list with what differs after the import.
 """
 
 import sys
@@ -17,9 +19,9 @@ from ftloader.compat.torch_private import collate, dataloader, worker
 from ftloader.current import this_thread
 from ftloader.diagnosis.call_site import Origin, origin_of, warn_user
 
-# torch's collate_tensor_fn allocates the batch in shared memory if there is a worker info, since that meant "in another
-# process". In a worker thread this is slow, uses up /dev/shm and marks the batch as shared. So this one caller, known
-# by its code object, gets None.
+# torch's collate_tensor_fn allocates the batch in shared memory if there is a worker info, since
+# that meant "in another process". In a worker thread this is slow, uses up /dev/shm and marks the
+# batch as shared. So this one caller, known by its code object, gets None.
 _SHARED_MEMORY_CODE = collate.collate_tensor_fn.__code__
 
 
@@ -50,8 +52,12 @@ def _initial_seed() -> int:
     return default_generator.initial_seed() if info is None else info.seed  # type: ignore[name-defined]  # noqa: F821
 
 
-def _warn(message: str, category: type[Warning] | None = None, stacklevel: int = 1, **options: Any) -> None:
-    """Warn as ``warnings.warn`` does, but name the program's line where torch's warning would name this package's."""
+def _warn(
+    message: str, category: type[Warning] | None = None, stacklevel: int = 1, **options: Any
+) -> None:
+    """Warn as ``warnings.warn`` does, but name the program's line where torch's warning would name
+    this package's.
+    """
     if origin_of(sys._getframe(stacklevel).f_code.co_filename) is Origin.ENGINE:
         warn_user(message, category or UserWarning)
     else:

@@ -1,12 +1,13 @@
 """Backend that decodes batches of images to CUDA tensors with nvImageCodec on the GPU.
 
-Each thread has its own decoder and CUDA stream for each GPU, so threads decode at the same time without a lock. Both
-are freed when the thread ends.
+Each thread has its own decoder and CUDA stream for each GPU, so threads decode at the same time
+without a lock. Both are freed when the thread ends.
 
-**Order.** A decode runs on the thread's own stream. The calling thread's current stream then copies the pixels into
-memory of torch's allocator, in some microseconds per image. So the tensors behave like the result of a torch
-operation in the calling thread: using them on the same stream needs no synchronisation, and freeing them is safe.
-Without the copy, freeing would not be safe: nvImageCodec could free its buffer while kernels still read it.
+**Order.** A decode runs on the thread's own stream. The calling thread's current stream then copies
+the pixels into memory of torch's allocator, in some microseconds per image. So the tensors behave
+like the result of a torch operation in the calling thread: using them on the same stream needs no
+synchronisation, and freeing them is safe. Without the copy, freeing would not be safe: nvImageCodec
+could free its buffer while kernels still read it.
 """
 
 import contextlib
@@ -22,13 +23,16 @@ from ftloader.decode import nvimgcodec
 from ftloader.decode.source import Encoded
 from ftloader.errors import BackendUnavailable, describe
 
-_IN_FLIGHT = 4  # decoded batches per thread whose copies may be unfinished. Bounds nvImageCodec's memory
+# decoded batches per thread whose copies may be unfinished. Bounds nvImageCodec's memory
+_IN_FLIGHT = 4
 
 check_mode = nvimgcodec.check_mode
 
 
 def resolve(device: torch.device) -> torch.device:
-    """Return *device* with the index of its GPU. Raise ``ValueError`` if ``"cuda"`` could mean any of several GPUs."""
+    """Return *device* with the index of its GPU. Raise ``ValueError`` if ``"cuda"`` could mean any
+    of several GPUs.
+    """
     if not torch.cuda.is_available():
         raise BackendUnavailable(
             f"device={str(device)!r} needs an NVIDIA GPU with its driver, and torch "
@@ -46,13 +50,16 @@ def resolve(device: torch.device) -> torch.device:
         return torch.device("cuda", torch.cuda.current_device())
     if device.index >= count:
         raise BackendUnavailable(
-            f"device={str(device)!r} is not there: torch sees {count} GPUs, 'cuda:0' to 'cuda:{count - 1}'"
+            f"device={str(device)!r} is not there: torch sees {count} GPUs, 'cuda:0' to "
+            f"'cuda:{count - 1}'"
         )
     return device
 
 
 class _ThreadDecoder:
-    """Decoder and CUDA stream of one thread on one GPU. Keeps decoded images until they have been copied."""
+    """Decoder and CUDA stream of one thread on one GPU. Keeps decoded images until they have been
+    copied.
+    """
 
     def __init__(self, device: torch.device, cpu_threads: int) -> None:
         self._device = device
@@ -65,7 +72,9 @@ class _ThreadDecoder:
                 "worker_method='thread', or device='cpu' in the workers"
             ) from error
         try:
-            self._decoder = nvimgcodec.library().Decoder(device_id=device.index, max_num_cpu_threads=cpu_threads)
+            self._decoder = nvimgcodec.library().Decoder(
+                device_id=device.index, max_num_cpu_threads=cpu_threads
+            )
         except RuntimeError as error:
             raise BackendUnavailable(
                 f"nvImageCodec cannot use {device} ({describe(error)}): its CUDA version must "
@@ -81,7 +90,9 @@ class _ThreadDecoder:
         self._free(_IN_FLIGHT - 1)
         with torch.cuda.device(self._device):
             streams = nvimgcodec.open_streams(encoded)
-            images = self._decoder.decode(streams, params=parameters, cuda_stream=self._stream.cuda_stream)
+            images = self._decoder.decode(
+                streams, params=parameters, cuda_stream=self._stream.cuda_stream
+            )
             if None in images:
                 self._stream.synchronize()  # the error drops the other images
             nvimgcodec.check_all(images, encoded, "GPU")
@@ -109,7 +120,9 @@ class _ThreadDecoder:
         return pixels[:, :, 0] if mode == "L" else pixels
 
     def _free(self, at_most: int) -> None:
-        """Free the decoded batches that have been copied. While more than *at_most* are left, wait for their copies."""
+        """Free the decoded batches that have been copied. While more than *at_most* are left, wait
+        for their copies.
+        """
         while self._in_flight and (len(self._in_flight) > at_most or self._in_flight[0][0].query()):
             event, *_ = self._in_flight[0]
             event.synchronize()
@@ -132,7 +145,9 @@ def read_tensors(
     out: Sequence[torch.Tensor] | None,
     cpu_threads: int,
 ) -> list[torch.Tensor]:
-    """Decode images to uint8 tensors on *device*, which ``resolve`` returned. See ``ftloader.decode.read_images``."""
+    """Decode images to uint8 tensors on *device*, which ``resolve`` returned. See
+    ``ftloader.decode.read_images``.
+    """
     decoders: dict[Any, _ThreadDecoder] = vars(_local)
     key = device.index, cpu_threads
     if key not in decoders:
@@ -146,6 +161,7 @@ def _copy(pixels: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
     if out.shape != pixels.shape or out.dtype != pixels.dtype or out.device != pixels.device:
         raise ValueError(
             f"out has shape {tuple(out.shape)}, dtype {out.dtype} and is on {out.device}; "
-            f"the image has shape {tuple(pixels.shape)}, dtype {pixels.dtype} and is on {pixels.device}"
+            f"the image has shape {tuple(pixels.shape)}, dtype {pixels.dtype} and is on "
+            f"{pixels.device}"
         )
     return out.copy_(pixels)

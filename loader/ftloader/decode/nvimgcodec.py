@@ -1,7 +1,8 @@
 """Backend that decodes images to arrays with nvImageCodec on the CPU, with one decoder per thread.
 
-nvImageCodec is NVIDIA's library for decoding on GPUs (``ftloader.decode.cuda``). Its CPU codecs, such as libjpeg-turbo,
-decode the same formats where there is no GPU. API (0.9): https://docs.nvidia.com/cuda/nvimgcodec/py_api.html
+nvImageCodec is NVIDIA's library for decoding on GPUs (``ftloader.decode.cuda``). Its CPU codecs,
+such as libjpeg-turbo, decode the same formats where there is no GPU. API (0.9):
+https://docs.nvidia.com/cuda/nvimgcodec/py_api.html
 """
 
 import functools
@@ -21,7 +22,9 @@ _COLOR_SPECS: dict[str | None, str] = {"RGB": "SRGB", "L": "GRAY"}
 
 @functools.cache  # a race computes the same module twice
 def library() -> ModuleType:
-    """Import and return the module ``nvidia.nvimgcodec``. Raise ``BackendUnavailable`` if the import fails."""
+    """Import and return the module ``nvidia.nvimgcodec``. Raise ``BackendUnavailable`` if the
+    import fails.
+    """
     try:
         from nvidia import nvimgcodec
     except ImportError as error:
@@ -42,13 +45,19 @@ def check_mode(mode: str | None) -> None:
 
 
 def params(mode: str | None) -> Any:
-    """Return the ``DecodeParams`` for a *mode* that ``check_mode`` accepts. The EXIF orientation is not applied."""
+    """Return the ``DecodeParams`` for a *mode* that ``check_mode`` accepts. The EXIF orientation is
+    not applied.
+    """
     codec = library()
-    return codec.DecodeParams(apply_exif_orientation=False, color_spec=getattr(codec.ColorSpec, _COLOR_SPECS[mode]))
+    return codec.DecodeParams(
+        apply_exif_orientation=False, color_spec=getattr(codec.ColorSpec, _COLOR_SPECS[mode])
+    )
 
 
 def open_streams(encoded: Sequence[Encoded]) -> list[Any]:
-    """Return an nvImageCodec ``CodeStream`` for each image. Raise ``DecodeError`` for an empty or unknown image."""
+    """Return an nvImageCodec ``CodeStream`` for each image. Raise ``DecodeError`` for an empty or
+    unknown image.
+    """
     codec = library()
     streams = []
     for image in encoded:
@@ -62,12 +71,16 @@ def open_streams(encoded: Sequence[Encoded]) -> list[Any]:
 
 
 def check_all(images: Sequence[Any], encoded: Sequence[Encoded], backend: str) -> None:
-    """Raise ``DecodeError`` for the first None in *images*: an image that was not decoded. A note names the others."""
+    """Raise ``DecodeError`` for the first None in *images*: an image that was not decoded. A note
+    names the others.
+    """
     failed = [source for image, source in zip(images, encoded, strict=True) if image is None]
     if not failed:
         return
     # The library writes the reason to stderr alone.
-    error = failed[0].error_because(f"nvImageCodec ({backend}) cannot decode it; backend='pillow' tells why, or can")
+    error = failed[0].error_because(
+        f"nvImageCodec ({backend}) cannot decode it; backend='pillow' tells why, or can"
+    )
     if len(failed) > 1:
         names = ", ".join(source.name for source in failed[1:4])
         more = f" and {len(failed) - 4} more" if len(failed) > 4 else ""
@@ -79,7 +92,9 @@ _local = threading.local()  # has the thread's decoder, which is freed with the 
 
 
 def _decoder() -> Any:
-    """Return this thread's CPU decoder. A forked child may use its copy, since the decoder starts no threads."""
+    """Return this thread's CPU decoder. A forked child may use its copy, since the decoder starts
+    no threads.
+    """
     if not hasattr(_local, "decoder"):
         codec = library()
         _local.decoder = codec.Decoder(
@@ -90,8 +105,12 @@ def _decoder() -> Any:
     return _local.decoder
 
 
-def read_arrays(encoded: Iterable[Encoded], mode: str | None, outs: Sequence[Out]) -> list[np.ndarray]:
-    """Decode a batch of images to writable uint8 arrays of *mode*. See ``ftloader.decode.read_images``."""
+def read_arrays(
+    encoded: Iterable[Encoded], mode: str | None, outs: Sequence[Out]
+) -> list[np.ndarray]:
+    """Decode a batch of images to writable uint8 arrays of *mode*. See
+    ``ftloader.decode.read_images``.
+    """
     check_mode(mode)
     encoded = list(encoded)
     if not encoded:

@@ -1,4 +1,6 @@
-"""Inputs and outputs of decoders: encoded images in memory, and the arrays to which their pixels are written."""
+"""Inputs and outputs of decoders: encoded images in memory, and the arrays to which their pixels
+are written.
+"""
 
 import operator
 import os
@@ -34,7 +36,9 @@ class Encoded(NamedTuple):
 
 
 def fetch(source: Any) -> Encoded:
-    """Read *source* into memory. Raise ``DecodeError`` if that fails, ``TypeError`` if it is no ``ImageSource``."""
+    """Read *source* into memory. Raise ``DecodeError`` if that fails, ``TypeError`` if it is no
+    ``ImageSource``.
+    """
     # The two usual cases first. str before os.fspath, which treats bytes as a path.
     if isinstance(source, str):
         return _read_file(source)
@@ -67,7 +71,8 @@ def _read_stream(stream: Any) -> Encoded:
     name = f"image {path!r}" if path else "an image from an open file"
     try:
         data = stream.read()
-    except Exception as error:  # of a file, an archive or a library: zipfile, zlib, tarfile and others have their own
+    except Exception as error:
+        # of a file, an archive or a library: zipfile, zlib, tarfile and others have their own
         raise DecodeError.of(name, path, error) from error
     if not isinstance(data, bytes):
         raise TypeError(f"{name} must be opened in binary mode ('rb'): it gave {type(data)}")
@@ -75,7 +80,9 @@ def _read_stream(stream: Any) -> Encoded:
 
 
 def check_type(out: Any) -> None:
-    """Raise ``TypeError`` unless *out* is an array, a function or None. Raise ``ValueError`` for a read-only array."""
+    """Raise ``TypeError`` unless *out* is an array, a function or None. Raise ``ValueError`` for a
+    read-only array.
+    """
     if out is None or callable(out):
         return
     if not isinstance(out, np.ndarray):
@@ -88,7 +95,9 @@ def check_type(out: Any) -> None:
 
 
 def check_size(at_least: Any) -> Size:
-    """Return *at_least* as a tuple, or None. Raise ``ValueError`` unless it is None or two positive integers."""
+    """Return *at_least* as a tuple, or None. Raise ``ValueError`` unless it is None or two positive
+    integers.
+    """
     if at_least is None:
         return None
     try:
@@ -96,12 +105,16 @@ def check_size(at_least: Any) -> Size:
     except (TypeError, ValueError):
         height = width = 0
     if height < 1 or width < 1:
-        raise ValueError(f"at_least must be two positive integers, (height, width), not {at_least!r}")
+        raise ValueError(
+            f"at_least must be two positive integers, (height, width), not {at_least!r}"
+        )
     return height, width
 
 
 def put(pixels: np.ndarray, out: Out) -> np.ndarray:
-    """Return *pixels* itself if *out* is None. Else copy *pixels* to the array of *out*, and return that array."""
+    """Return *pixels* itself if *out* is None. Else copy *pixels* to the array of *out*, and return
+    that array.
+    """
     if out is None:
         return pixels
     array = array_for(out, pixels.shape, pixels.dtype.type)
@@ -110,7 +123,9 @@ def put(pixels: np.ndarray, out: Out) -> np.ndarray:
 
 
 def array_for(out: Out, shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
-    """Return the array to write an image to. Raise ``ValueError`` if *out* gives one of another *shape* or *dtype*."""
+    """Return the array to write an image to. Raise ``ValueError`` if *out* gives one of another
+    *shape* or *dtype*.
+    """
     if out is None:
         return np.empty(shape, dtype)
     array = out(shape, dtype) if callable(out) else out

@@ -1,15 +1,19 @@
-"""Decodes JPEGs with libjpeg-turbo's own library, straight into the array, in any number of threads.
+"""Decodes JPEGs with libjpeg-turbo's own library, straight into the array, in any number of
+threads.
 
-``np.array(Image.open(path).convert("RGB"))`` decodes into Pillow's arena of image memory, which all threads share
-behind a mutex (python-pillow/Pillow #8692), and copies the pixels three times. Here ``tjDecompress2`` writes them into
-the array, without the GIL, the arena and Pillow's plugin registry.
+``np.array(Image.open(path).convert("RGB"))`` decodes into Pillow's arena of image memory, which all
+threads share behind a mutex (python-pillow/Pillow #8692), and copies the pixels three times. Here
+``tjDecompress2`` writes them into the array, without the GIL, the arena and Pillow's plugin
+registry.
 
-``decode`` returns pixels only if they equal Pillow's. For all other files it returns None: the caller then uses Pillow,
-and reports Pillow's errors. Damaged files are left to Pillow. So are all progressive files, since versions of
-libjpeg-turbo fill in missing scans in different ways. So are files whose header has what Pillow refuses and
-libjpeg-turbo passes over, such as a JFIF segment that is cut short.
+``decode`` returns pixels only if they equal Pillow's. For all other files it returns None: the
+caller then uses Pillow, and reports Pillow's errors. Damaged files are left to Pillow. So are all
+progressive files, since versions of libjpeg-turbo fill in missing scans in different ways. So are
+files whose header has what Pillow refuses and libjpeg-turbo passes over, such as a JFIF segment
+that is cut short.
 
-The library is Debian's package libturbojpeg0, Ubuntu's libturbojpeg. API 2: https://libjpeg-turbo.org/Documentation
+The library is Debian's package libturbojpeg0, Ubuntu's libturbojpeg. API 2:
+https://libjpeg-turbo.org/Documentation
 """
 
 import ctypes
@@ -22,14 +26,17 @@ from PIL import Image
 from ftloader.decode.source import Out, Size, array_for
 
 _RGB, _GRAY = 0, 6  # TJPF_RGB, TJPF_GRAY
-_COLOUR_SPACES = {0: "RGB", 1: "RGB", 2: "L"}  # TJCS_RGB, TJCS_YCbCr, TJCS_GRAY; others are Pillow's
+# TJCS_RGB, TJCS_YCbCr, TJCS_GRAY; others are Pillow's
+_COLOUR_SPACES = {0: "RGB", 1: "RGB", 2: "L"}
 
 
 class TurboJpeg:
     """The shared library libturbojpeg. Its methods may be called by several threads at once."""
 
     def __init__(self, name: str = "libturbojpeg.so.0") -> None:
-        """Load the library *name*. Raise ``OSError`` if it is missing, ``AttributeError`` if it is not libturbojpeg."""
+        """Load the library *name*. Raise ``OSError`` if it is missing, ``AttributeError`` if it is
+        not libturbojpeg.
+        """
         library = ctypes.CDLL(name)  # its functions are called without the GIL
         number, pointer, numbers = ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)
         data = (pointer, ctypes.c_char_p, ctypes.c_ulong)
@@ -38,19 +45,25 @@ class TurboJpeg:
         library.tjDecompressHeader3.argtypes = (*data, numbers, numbers, numbers, numbers)
         library.tjDecompress2.argtypes = (*data, pointer, number, number, number, number, number)
         self._library = library
-        # The sum of the N of the sizes 1/N that decode() may give. No set: threads would contend for its lock.
+        # The sum of the N of the sizes 1/N that decode() may give. No set: threads would contend
+        # for its lock.
         self.scales = 1 + 2 + 4 + 8  # only load() changes it
 
-    def decode(self, data: bytes, mode: str, out: Out, at_least: Size = None) -> tuple[np.ndarray | None, Out]:
-        """Decode the JPEG *data* to uint8 pixels: HWC for *mode* "RGB", HW for "L". *at_least*: see ``read_image``.
+    def decode(
+        self, data: bytes, mode: str, out: Out, at_least: Size = None
+    ) -> tuple[np.ndarray | None, Out]:
+        """Decode the JPEG *data* to uint8 pixels: HWC for *mode* "RGB", HW for "L". *at_least*: see
+        ``read_image``.
 
         Returns:
-            (array, *out*). If Pillow must decode the image, the array is None. Then the second element says where
-            Pillow must write: it is *out*, or the array that *out* returned if *out* is a function and was called.
+            (array, *out*). If Pillow must decode the image, the array is None. Then the second
+            element says where Pillow must write: it is *out*, or the array that *out* returned if
+            *out* is a function and was called.
         """
         if not _is_plain(data):
             return None, out
-        # For this image alone: a handle keeps the tables of one image for the next, which may lack its own.
+        # For this image alone: a handle keeps the tables of one image for the next, which may lack
+        # its own.
         handle = self._library.tjInitDecompress()
         if not handle:
             raise MemoryError("libturbojpeg could not make a decompressor")
@@ -59,7 +72,9 @@ class TurboJpeg:
         finally:
             self._library.tjDestroy(handle)
 
-    def _decode(self, handle: int, data: bytes, mode: str, out: Out, at_least: Size) -> tuple[np.ndarray | None, Out]:
+    def _decode(
+        self, handle: int, data: bytes, mode: str, out: Out, at_least: Size
+    ) -> tuple[np.ndarray | None, Out]:
         size = self._decoded_size(handle, data, mode, at_least)
         if size is None:
             return None, out
@@ -74,8 +89,12 @@ class TurboJpeg:
             array[...] = dense
         return array, out
 
-    def _decoded_size(self, handle: int, data: bytes, mode: str, at_least: Size) -> tuple[int, int] | None:
-        """Return the (height, width) to which the image is decoded; None if Pillow must decode it."""
+    def _decoded_size(
+        self, handle: int, data: bytes, mode: str, at_least: Size
+    ) -> tuple[int, int] | None:
+        """Return the (height, width) to which the image is decoded; None if Pillow must decode
+        it.
+        """
         width, height, sampling, colours = (ctypes.c_int() for _ in range(4))
         fields = map(ctypes.byref, (width, height, sampling, colours))
         if self._library.tjDecompressHeader3(handle, data, len(data), *fields):
@@ -91,18 +110,21 @@ class TurboJpeg:
         if at_least is None:
             return size
         scale = _scale(size, at_least)
-        # libjpeg-turbo takes the result's size, and chooses one of 16 scales from it: ambiguous for a few pixels.
+        # libjpeg-turbo takes the result's size, and chooses one of 16 scales from it: ambiguous for
+        # a few pixels.
         if not scale & self.scales or (scale > 1 and max(size) < 8):
             return None
         return -(-size[0] // scale), -(-size[1] // scale)
 
 
 def _is_plain(data: bytes) -> bool:
-    """True if *data* begins like a sequential JPEG with Huffman coding, and Pillow reads its header, too.
+    """True if *data* begins like a sequential JPEG with Huffman coding, and Pillow reads its
+    header, too.
 
     Source: ITU-T T.81, annex B.
     """
-    # Literals, not names of the module: threads without the GIL contend for the reference count of a global object.
+    # Literals, not names of the module: threads without the GIL contend for the reference count of
+    # a global object.
     if data[:2] != b"\xff\xd8":  # SOI
         return False
     at, end, frame = 2, len(data), False
@@ -117,13 +139,15 @@ def _is_plain(data: bytes) -> bool:
         elif 0xE0 <= marker <= 0xEF:  # APPn
             if not _is_read_by_pillow(data, marker, start, at):
                 return False
-        elif marker not in (0xC4, 0xDB, 0xDD, 0xFE):  # Huffman and quantization tables, restart interval, comment
+        elif marker not in (0xC4, 0xDB, 0xDD, 0xFE):
+            # Huffman and quantization tables, restart interval, comment
             return False
     return False
 
 
 def _is_read_by_pillow(data: bytes, marker: int, start: int, end: int) -> bool:
-    """True if Pillow reads the application segment *data*[*start*:*end*]. It refuses files for some damaged ones.
+    """True if Pillow reads the application segment *data*[*start*:*end*]. It refuses files for some
+    damaged ones.
 
     False also for rare segments whose check would take long.
     """
@@ -137,7 +161,8 @@ def _is_read_by_pillow(data: bytes, marker: int, start: int, end: int) -> bool:
         return not data.startswith(b"MPF\0", start, end)  # an index of several pictures
     if marker == 0xED and data.startswith(b"Photoshop 3.0\0", start, end):
         at = start + 14
-        while data.startswith(b"8BIM", at, end):  # a kind, a name, a size and data, both padded to even lengths
+        while data.startswith(b"8BIM", at, end):
+            # a kind, a name, a size and data, both padded to even lengths
             at += 6
             if at >= end:
                 return False
@@ -149,21 +174,32 @@ def _is_read_by_pillow(data: bytes, marker: int, start: int, end: int) -> bool:
 
 
 def _has_plain_resolution(exif: bytes) -> bool:
-    """True if the first directory of *exif*, a TIFF file, has no XResolution, or one fraction. False in rare cases."""
+    """True if the first directory of *exif*, a TIFF file, has no XResolution, or one fraction.
+    False in rare cases.
+    """
     if exif[:4] not in (b"II*\0", b"MM\0*"):
         return False
     order: Literal["little", "big"] = "little" if exif[:1] == b"I" else "big"
-    tag, fraction = (b"\x1a\x01", b"\5\0\1\0\0\0") if order == "little" else (b"\x01\x1a", b"\0\5\0\0\0\1")
+    tag, fraction = (
+        (b"\x1a\x01", b"\5\0\1\0\0\0") if order == "little" else (b"\x01\x1a", b"\0\5\0\0\0\1")
+    )
     begin = int.from_bytes(exif[4:8], order) + 2
     end = begin + 12 * int.from_bytes(exif[begin - 2 : begin], order)
     if end > len(exif):  # the next segment may have the rest
         return False
     at = exif.find(tag, begin, end)
-    return at < 0 or exif[at + 2 : at + 8] == fraction and (at - begin) % 12 == 0 and exif.find(tag, at + 1, end) < 0
+    return (
+        at < 0
+        or exif[at + 2 : at + 8] == fraction
+        and (at - begin) % 12 == 0
+        and exif.find(tag, at + 1, end) < 0
+    )
 
 
 def _scale(size: tuple[int, int], at_least: tuple[int, int]) -> int:
-    """Return the largest N of 2, 4 and 8 for which *size* is N times *at_least* or more; else 1. As in Pillow."""
+    """Return the largest N of 2, 4 and 8 for which *size* is N times *at_least* or more; else 1. As
+    in Pillow.
+    """
     ratio = min(size[0] // at_least[0], size[1] // at_least[1])
     for scale in (8, 4, 2):
         if ratio >= scale:
@@ -172,9 +208,11 @@ def _scale(size: tuple[int, int], at_least: tuple[int, int]) -> int:
 
 
 def load() -> TurboJpeg | None:
-    """Return the library; None if it is not installed, or if it decodes test JPEGs to other pixels than Pillow.
+    """Return the library; None if it is not installed, or if it decodes test JPEGs to other pixels
+    than Pillow.
 
-    If only the pixels at 1/2, 1/4 or 1/8 of the size differ, the library is used, but not for this size.
+    If only the pixels at 1/2, 1/4 or 1/8 of the size differ, the library is used, but not for this
+    size.
     """
     pixels = np.arange(19 * 23 * 3, dtype=np.uint8).reshape(19, 23, 3)
     colour, gray = Image.fromarray(pixels), Image.fromarray(pixels[:, :, 0].copy())

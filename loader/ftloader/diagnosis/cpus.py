@@ -10,10 +10,11 @@ _OWN = Path("/proc/self/cgroup")
 
 
 def usable_cpus(groups: Path = _GROUPS, own: Path = _OWN) -> int:
-    """Return the number of CPUs that the affinity mask or, if lower, the CPU quota (rounded up) allows; at least 1.
+    """Return the number of CPUs that the affinity mask or, if lower, the CPU quota (rounded up)
+    allows; at least 1.
 
-    The file *own* names this process's control group. The quota is the lowest one of this group and its ancestors. All
-    of them are directories in *groups*.
+    The file *own* names this process's control group. The quota is the lowest one of this group and
+    its ancestors. All of them are directories in *groups*.
     """
     allowed = os.process_cpu_count() or 1
     return max(1, math.ceil(min(allowed, _smallest_quota(groups, own)) - 1e-6))
@@ -25,7 +26,9 @@ def _smallest_quota(groups: Path, own: Path) -> float:
 
 
 def _groups_of_this_process(groups: Path, own: Path) -> set[Path]:
-    """Return the directories of this process's control groups and their ancestors. Some may not exist."""
+    """Return the directories of this process's control groups and their ancestors. Some may not
+    exist.
+    """
     found = {groups, groups / "cpu"}  # in a container its own group is mounted as the root
     for line in _read(own).splitlines():
         _, controllers, path = line.split(":", 2)

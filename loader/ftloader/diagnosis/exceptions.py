@@ -1,7 +1,9 @@
-"""Functions for notes, messages and tracebacks of exceptions of any class, even one that allows no changes.
+"""Functions for notes, messages and tracebacks of exceptions of any class, even one that allows no
+changes.
 
-An exception's class may override attributes and methods so that they raise. The consumer must still get the dataset's
-own exception. So these functions use the attributes of ``BaseException`` itself, and never raise.
+An exception's class may override attributes and methods so that they raise. The consumer must still
+get the dataset's own exception. So these functions use the attributes of ``BaseException`` itself,
+and never raise.
 """
 
 import contextlib
@@ -14,7 +16,9 @@ _CHAIN: Any = [vars(BaseException)[name] for name in ("__cause__", "__context__"
 
 
 def annotate(error: BaseException, note: str) -> None:
-    """Add *note* (PEP 678) to *error*. Do nothing if *error* has that note already or cannot take notes."""
+    """Add *note* (PEP 678) to *error*. Do nothing if *error* has that note already or cannot take
+    notes.
+    """
     with contextlib.suppress(Exception):
         if note not in notes_of(error):
             BaseException.add_note(error, note)  # one step: threads may share the exception
@@ -66,7 +70,9 @@ def drop_first_frame(error: BaseException) -> None:
 
 
 def drop_frames[E: BaseException](error: E) -> E:
-    """Remove *error*'s traceback, cause and context, since frames keep local variables alive. Return *error*."""
+    """Remove *error*'s traceback, cause and context, since frames keep local variables alive.
+    Return *error*.
+    """
     for link in _CHAIN:
         link.__set__(error, None)
     return set_traceback(error, None)

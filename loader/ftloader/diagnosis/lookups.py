@@ -1,7 +1,8 @@
-"""Functions that look something up in a user's object only to tell or to warn: none raises, whatever the object does.
+"""Functions that look something up in a user's object only to tell or to warn: none raises,
+whatever the object does.
 
-torch would not have asked. Lazy objects and dead proxies answer ``isinstance``, which asks for ``__class__``, with an
-exception; a ``__getattr__`` may raise ``KeyError``.
+torch would not have asked. Lazy objects and dead proxies answer ``isinstance``, which asks for
+``__class__``, with an exception; a ``__getattr__`` may raise ``KeyError``.
 """
 
 import contextlib
@@ -10,7 +11,9 @@ from typing import Any
 
 
 def optional(value: Any, name: str, default: Any = None) -> Any:
-    """Return the attribute *name* of *value*; *default* if it has none, or looking it up raises an ``Exception``."""
+    """Return the attribute *name* of *value*; *default* if it has none, or looking it up raises an
+    ``Exception``.
+    """
     try:
         return getattr(value, name, default)
     except Exception:
@@ -18,7 +21,9 @@ def optional(value: Any, name: str, default: Any = None) -> Any:
 
 
 def is_a(value: Any, classes: type | tuple[type, ...]) -> bool:
-    """Return True if the class of *value* is one of *classes* or a subclass. Unlike isinstance, never asks *value*."""
+    """Return True if the class of *value* is one of *classes* or a subclass. Unlike isinstance,
+    never asks *value*.
+    """
     return issubclass(type(value), classes)
 
 

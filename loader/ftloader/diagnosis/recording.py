@@ -1,8 +1,9 @@
-"""Records counts and times of an epoch while the epoch runs. ``diagnosis.statistics`` makes ``Statistics`` of them.
+"""Records counts and times of an epoch while the epoch runs. ``diagnosis.statistics`` makes
+``Statistics`` of them.
 
-No locks. A worker thread alone writes its ``WorkerTimes``. Only the consumer (with worker threads: the thread that
-holds the iterator's lock) writes an ``EpochRecord``. Another thread that reads a record during an update may see some
-numbers from before a batch and some from after it.
+No locks. A worker thread alone writes its ``WorkerTimes``. Only the consumer (with worker threads:
+the thread that holds the iterator's lock) writes an ``EpochRecord``. Another thread that reads a
+record during an update may see some numbers from before a batch and some from after it.
 """
 
 import math
@@ -12,9 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 _BINS_PER_DOUBLING = 4
-_SHORTEST = -20  # power of two of the seconds below which all waits are in the first bin: a microsecond
+# power of two of the seconds below which all waits are in the first bin: a microsecond
+_SHORTEST = -20
 _BINS = 32 * _BINS_PER_DOUBLING  # up to 70 minutes
-READ_EVERY = 0.02  # seconds; asking the system for a thread's CPU time and its waits for a CPU takes ten microseconds
+# seconds; asking the system for a thread's CPU time and its waits for a CPU takes ten microseconds
+READ_EVERY = 0.02
 _ADDED = (
     *("batches", "samples", "nbytes", "skipped", "waited", "first_batch", "sampling", "starting"),
     *("shm_full", "ready"),
@@ -24,7 +27,9 @@ _OVERLAPPING = 8  # epochs that may run at the same time, each in an iterator of
 
 @dataclass(eq=False)
 class WorkerTimes:
-    """Times of one worker, or of one batch, in seconds, and the numbers of page faults and of samples loaded."""
+    """Times of one worker, or of one batch, in seconds, and the numbers of page faults and of
+    samples loaded.
+    """
 
     loading: float = 0.0
     collating: float = 0.0
@@ -32,7 +37,8 @@ class WorkerTimes:
     queued: float = 0.0  # ready to run, but waiting for a CPU
     faults: int = 0  # page faults of a worker thread
     samples: int = 0
-    busy = False  # True while a worker thread executes a task; no field, since the statistics have the fields
+    # True while a worker thread executes a task; no field, since the statistics have the fields
+    busy = False
 
     def add(self, other: "WorkerTimes", sign: int = 1) -> "WorkerTimes":
         """Add the numbers of *other*, or subtract them if *sign* is -1, and return this object."""
@@ -46,19 +52,24 @@ class WorkerTimes:
 
 
 def seconds_queued() -> float:
-    """Return the total seconds that the calling thread was ready to run but had no CPU; 0 if that is unknown."""
+    """Return the total seconds that the calling thread was ready to run but had no CPU; 0 if that
+    is unknown.
+    """
     try:
         with open("/proc/thread-self/schedstat", "rb", buffering=0) as file:
-            return int(file.read(64).split()[1]) / 1e9  # nanoseconds on a CPU, nanoseconds queued, turns
+            # nanoseconds on a CPU, nanoseconds queued, turns
+            return int(file.read(64).split()[1]) / 1e9
     except (OSError, IndexError):
         return 0.0
 
 
 class EpochRecord:
-    """Counts and times of one epoch, or sums over several. For attributes that ``Statistics`` has too, see there.
+    """Counts and times of one epoch, or sums over several. For attributes that ``Statistics`` has
+    too, see there.
 
-    *workers*: each worker's times, which may include earlier epochs. *used*: number of workers that get tasks at the
-    start (None: all). *max_workers*: the most workers that may get tasks, if their number can change; else None.
+    *workers*: each worker's times, which may include earlier epochs. *used*: number of workers that
+    get tasks at the start (None: all). *max_workers*: the most workers that may get tasks, if their
+    number can change; else None.
     """
 
     def __init__(
@@ -70,12 +81,14 @@ class EpochRecord:
         max_workers: int | None = None,
     ) -> None:
         self.worker_method = worker_method  # "thread", "process" or "none"
-        self.shares = shares  # True if each worker loads its own share of the samples, however long that takes
+        # True if each worker loads its own share of the samples, however long that takes
+        self.shares = shares
         self.workers = workers  # not copied: a worker thread puts its own object here
         self._before = [WorkerTimes().add(times) for times in self.workers]
         self._started = self._latest = time.perf_counter()
         self._earlier_seconds = 0.0  # of epochs that were added
-        self.numbers = [(0.0, len(workers) if used is None else used)]  # of workers, each from a time in seconds on
+        # of workers, each from a time in seconds on
+        self.numbers = [(0.0, len(workers) if used is None else used)]
         self._most_used = self.numbers[0][1]
         self._earlier_worker_seconds = 0.0
         self.max_workers = max_workers
@@ -90,13 +103,16 @@ class EpochRecord:
 
     @property
     def seconds(self) -> float:
-        """Seconds from an epoch's start to its latest return from ``next()``, added up over the recorded epochs."""
+        """Seconds from an epoch's start to its latest return from ``next()``, added up over the
+        recorded epochs.
+        """
         return self._earlier_seconds + self._latest - self._started
 
     def uses(self, number: int) -> None:
         """Record that *number* workers get tasks from now on."""
         self._most_used = max(self._most_used, number)
-        self.numbers = [*self.numbers, (time.perf_counter() - self._started, number)]  # a new list: others read it
+        # a new list: others read it
+        self.numbers = [*self.numbers, (time.perf_counter() - self._started, number)]
 
     @property
     def worker_seconds(self) -> float:
@@ -108,14 +124,18 @@ class EpochRecord:
         return self._earlier_worker_seconds + own
 
     def made_iterator(self) -> None:
-        """Record that ``iter()`` returns now. The time since the epoch's start counts as waiting."""
+        """Record that ``iter()`` returns now. The time since the epoch's start counts as
+        waiting.
+        """
         self._latest = time.perf_counter()
         self.waited += self._latest - self._started
 
     def returned(self, since: float, ready: int, sampling: float) -> None:
-        """Record that ``next()``, called at the time *since* (``perf_counter``), now returns a batch.
+        """Record that ``next()``, called at the time *since* (``perf_counter``), now returns a
+        batch.
 
-        *ready*: number of built batches at the time of the call. *sampling*: seconds of the call spent in the sampler.
+        *ready*: number of built batches at the time of the call. *sampling*: seconds of the call
+        spent in the sampler.
         """
         self._latest = time.perf_counter()
         self.sampling += sampling
@@ -125,12 +145,19 @@ class EpochRecord:
             self.first_batch = self.waited
         self.wait_max = max(self.wait_max, wait)
         self.ready += ready
-        fraction, power = math.frexp(wait)  # wait = fraction * 2**power, with a fraction from 0.5 to 1
-        place = (power - _SHORTEST) * _BINS_PER_DOUBLING + int(fraction * 8) - 4 if power >= _SHORTEST else 0
+        # wait = fraction * 2**power, with a fraction from 0.5 to 1
+        fraction, power = math.frexp(wait)
+        place = (
+            (power - _SHORTEST) * _BINS_PER_DOUBLING + int(fraction * 8) - 4
+            if power >= _SHORTEST
+            else 0
+        )
         self.waits[place if place < _BINS else -1] += 1
 
     def handed_over(self, fetched: Any, worker_id: int) -> None:
-        """Count the batch *fetched*. A worker thread adds its times itself; for other workers, add them."""
+        """Count the batch *fetched*. A worker thread adds its times itself; for other workers, add
+        them.
+        """
         if self.worker_method == "process" and not self.batches:
             self.starting = max(0.0, fetched.began - self._started)  # processes have the same clock
         self.batches += fetched.times.samples > 0
@@ -141,7 +168,9 @@ class EpochRecord:
             self.workers[worker_id].add(fetched.times)
 
     def wait_at(self, share: float) -> float:
-        """Return the quantile at *share* (0 to 1) of the waits in ``next()``, in seconds; or up to 25% more than it."""
+        """Return the quantile at *share* (0 to 1) of the waits in ``next()``, in seconds; or up to
+        25% more than it.
+        """
         left = share * sum(self.waits)
         for place, count in enumerate(self.waits):
             left -= count
@@ -151,21 +180,34 @@ class EpochRecord:
         return 0.0
 
     def worker_times(self) -> list[WorkerTimes]:
-        """Return each worker's times in the recorded epochs. Leave out spare workers that were never in use."""
-        times = [WorkerTimes().add(now).add(before, -1) for now, before in zip(self.workers, self._before)]
-        while len(times) > self._most_used and not times[-1].samples:  # any of the workers may be those in use
+        """Return each worker's times in the recorded epochs. Leave out spare workers that were
+        never in use.
+        """
+        times = [
+            WorkerTimes().add(now).add(before, -1)
+            for now, before in zip(self.workers, self._before)
+        ]
+        while len(times) > self._most_used and not times[-1].samples:
+            # any of the workers may be those in use
             times.pop()
         return times
 
     def add(self, other: "EpochRecord") -> None:
-        """Add *other*, the record of a later epoch, worker by worker. ``worker_method`` becomes that of *other*."""
-        self.worker_method, self.shares, self.max_workers = other.worker_method, other.shares, other.max_workers
+        """Add *other*, the record of a later epoch, worker by worker. ``worker_method`` becomes
+        that of *other*.
+        """
+        self.worker_method, self.shares, self.max_workers = (
+            other.worker_method,
+            other.shares,
+            other.max_workers,
+        )
         mine, theirs = self.worker_times(), other.worker_times()
         mine += [WorkerTimes() for _ in theirs[len(mine) :]]
         self.workers = [times.add(more) for times, more in zip(mine, theirs)] + mine[len(theirs) :]
         self._before = [WorkerTimes() for _ in self.workers]
         self.numbers, self._most_used = other.numbers, len(self.workers)
-        for name in _ADDED:  # before the seconds, of which some are a part: see _RECORDED of the statistics
+        for name in _ADDED:
+            # before the seconds, of which some are a part: see _RECORDED of the statistics
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self._earlier_worker_seconds += other.worker_seconds
         self._earlier_seconds += other.seconds
@@ -174,11 +216,13 @@ class EpochRecord:
 
 
 class EpochRecords:
-    """Records of all epochs of one loader. The thread that starts an epoch adds a record. Any thread may read them."""
+    """Records of all epochs of one loader. The thread that starts an epoch adds a record. Any
+    thread may read them.
+    """
 
     def __init__(self) -> None:
-        # The sum of earlier epochs, then the latest ones. A tuple that is replaced, so that no reader finds an epoch
-        # twice.
+        # The sum of earlier epochs, then the latest ones. A tuple that is replaced, so that no
+        # reader finds an epoch twice.
         self._records: tuple[EpochRecord, ...] = EpochRecord("none", []), EpochRecord("none", [])
 
     @property

@@ -1,4 +1,6 @@
-"""The result of ``DataLoader.statistics()``: what a loader has done, what limits the training loop, what to change."""
+"""The result of ``DataLoader.statistics()``: what a loader has done, what limits the training loop,
+what to change.
+"""
 
 import dataclasses
 import math
@@ -11,22 +13,40 @@ from ftloader.diagnosis.recording import EpochRecord
 
 _KEEPS_UP = 0.05  # share of the time; a loop that waits less has its data in time
 _BUSY = 0.7  # share of the time; workers that load more are what limits
-_COMPUTES = 0.6  # share of the busy time on a CPU or waiting for one; below it, loading mostly waits for other things
+# share of the busy time on a CPU or waiting for one; below it, loading mostly waits for other
+# things
+_COMPUTES = 0.6
 _STRAGGLES = 3.0  # times as long a sample as the median worker
-_ONE_CPU = 0.8, 1.2  # range of the seconds on a CPU, or waiting for one, per second of threads that share the GIL
-# Fields that an ``EpochRecord`` has under the same name, in the order in which they are read: "seconds" after its
-# parts, since the epoch may go on. Then the fields that are sums over the workers.
+# range of the seconds on a CPU, or waiting for one, per second of threads that share the GIL
+_ONE_CPU = 0.8, 1.2
+# Fields that an ``EpochRecord`` has under the same name, in the order in which they are read:
+# "seconds" after its parts, since the epoch may go on. Then the fields that are sums over the
+# workers.
 _RECORDED = (
-    *("worker_method", "max_workers", "starting", "first_batch", "sampling", "waited", "worker_seconds", "seconds"),
+    *(
+        "worker_method",
+        "max_workers",
+        "starting",
+        "first_batch",
+        "sampling",
+        "waited",
+        "worker_seconds",
+        "seconds",
+    ),
     *("batches", "samples", "skipped", "nbytes", "wait_max", "shares", "shm_full"),
 )
 _SUMMED = ("loading", "collating", "cpu", "queued", "faults")
-MORE_SHM = 'worker_method="thread" needs none; else smaller batches, fewer workers, or more (docker run --shm-size=8g)'
+MORE_SHM = (
+    'worker_method="thread" needs none; else smaller batches, fewer workers, or more '
+    "(docker run --shm-size=8g)"
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class WorkerStatistics:
-    """Counts and times of one worker. ``Statistics`` has the sums over the workers, and describes each number."""
+    """Counts and times of one worker. ``Statistics`` has the sums over the workers, and describes
+    each number.
+    """
 
     samples: int
     loading: float
@@ -40,16 +60,18 @@ class WorkerStatistics:
 class Statistics:
     """Statistics of an epoch, or of all epochs since the loader was made. Times are in seconds.
 
-    ``str()`` says in three lines what happened, what limits the training loop, and what to change. A fourth line has
-    the ``note``, if there is one.
+    ``str()`` says in three lines what happened, what limits the training loop, and what to change.
+    A fourth line has the ``note``, if there is one.
     """
 
     worker_method: str  # "thread", "process", or "none" without workers
     num_workers: int  # used now
-    numbers: tuple[tuple[float, int], ...]  # of workers used in the latest epoch, each from a time in seconds on
+    # of workers used in the latest epoch, each from a time in seconds on
+    numbers: tuple[tuple[float, int], ...]
     max_workers: int | None  # with num_workers="auto", unless it is fixed; else None
     worker_seconds: float  # sum of the times for which each worker was used
-    seconds: float  # from the epoch's start to the latest return of next(), without the time between epochs
+    # from the epoch's start to the latest return of next(), without the time between epochs
+    seconds: float
     batches: int  # handed over
     samples: int
     skipped: int  # samples left out by on_error
@@ -65,13 +87,18 @@ class Statistics:
     ready: float  # batches that waited for the loop when it asked, on average
     loading: float  # in dataset[i], summed over the workers
     collating: float  # in collate_fn, summed over the workers
-    cpu: float  # CPU time, summed over the workers; this and the next up to 20 ms a worker too short
-    queued: float  # ready to run, but waiting for a CPU, summed over the workers; 0 where the system does not tell
-    faults: int  # page faults without input or output, summed over worker threads; up to 20 ms a worker too few
+    # CPU time, summed over the workers; this and the next up to 20 ms a worker too short
+    cpu: float
+    # ready to run, but waiting for a CPU, summed over the workers; 0 where the system does not tell
+    queued: float
+    # page faults without input or output, summed over worker threads; up to 20 ms a worker too few
+    faults: int
     workers: tuple[WorkerStatistics, ...]
-    shares: bool  # True if each worker loads its own share of the samples, so that the loop waits for the slowest
+    # True if each worker loads its own share of the samples, so that the loop waits for the slowest
+    shares: bool
     shm_full: int  # batches lost because worker processes had no shared memory left
-    memory_held: int  # bytes of batch memory that the loader keeps for reuse or has lent; 0 with processes
+    # bytes of batch memory that the loader keeps for reuse or has lent; 0 with processes
+    memory_held: int
     memory_peak: int  # the largest value of memory_held
     gil: bool  # True if the GIL is on
     cpus: int  # that this process may use
@@ -84,24 +111,34 @@ class Statistics:
 
     @property
     def busy_share(self) -> float:
-        """Fraction (0 to 1) of the workers' time, after they have started, spent loading and collating."""
+        """Fraction (0 to 1) of the workers' time, after they have started, spent loading and
+        collating.
+        """
         available = self.worker_seconds - self.starting * self.num_workers
         return min(1.0, (self.loading + self.collating) / available) if available > 0 else 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields and properties as a dictionary that ``json.dumps`` accepts."""
-        return dataclasses.asdict(self) | {"waited_share": self.waited_share, "busy_share": self.busy_share}
+        return dataclasses.asdict(self) | {
+            "waited_share": self.waited_share,
+            "busy_share": self.busy_share,
+        }
 
     def __str__(self) -> str:
         if not self.batches and not self.shm_full:
             return "no batch has been handed over yet"
         limit, remedy = _limit(self)
         plural = "" if self.num_workers == 1 else "es" if self.worker_method == "process" else "s"
-        workers = f"by {self.num_workers} {self.worker_method}{plural}" if self.num_workers else "without workers"
+        workers = (
+            f"by {self.num_workers} {self.worker_method}{plural}"
+            if self.num_workers
+            else "without workers"
+        )
         rate = f" ({self.samples / self.seconds:.0f} samples/s)" if self.seconds else ""
         return "\n".join(
             (
-                f"{self.batches} batches, {self.samples} samples in {self.seconds:.1f} s{rate} {workers}; "
+                f"{self.batches} batches, {self.samples} samples in {self.seconds:.1f} s{rate} "
+                f"{workers}; "
                 f"the loop waited for data {self.waited_share:.0%} of the time",
                 f"limit: {limit}",
                 f"change: {remedy}",
@@ -111,7 +148,9 @@ class Statistics:
 
 
 def statistics(record: EpochRecord, memory: tuple[int, int]) -> Statistics:
-    """Return the statistics of *record*. *memory*: bytes of batch memory held now, and the most held so far."""
+    """Return the statistics of *record*. *memory*: bytes of batch memory held now, and the most
+    held so far.
+    """
     workers = record.worker_times()
     calls = sum(record.waits)
     summed = {name: sum(getattr(times, name) for times in workers) for name in _SUMMED}
@@ -134,7 +173,9 @@ def statistics(record: EpochRecord, memory: tuple[int, int]) -> Statistics:
 
 
 def _straggler(workers: tuple[WorkerStatistics, ...]) -> int | None:
-    """Return the slowest worker's id if its time per sample is several times the median worker's, else None."""
+    """Return the slowest worker's id if its time per sample is several times the median worker's,
+    else None.
+    """
     times = [each.loading / each.samples if each.samples else 0.0 for each in workers]
     middle = sorted(times)[len(times) // 2] if len(times) > 2 else math.inf
     slowest = max(range(len(times)), key=times.__getitem__, default=0)
@@ -147,8 +188,12 @@ def _limit(totals: Statistics) -> tuple[str, str]:
     if totals.shm_full:
         return f"shared memory (/dev/shm): it was full (batches lost: {totals.shm_full})", MORE_SHM
     if totals.starting > totals.seconds / 2:
-        return f"the start of the worker processes: {totals.starting:.1f} of {totals.seconds:.1f} s", (
-            'persistent_workers=True, which starts them once for all epochs; worker_method="thread" starts at once'
+        return (
+            f"the start of the worker processes: {totals.starting:.1f} of {totals.seconds:.1f} s",
+            (
+                "persistent_workers=True, which starts them once for all epochs; "
+                'worker_method="thread" starts at once'
+            ),
         )
     later = totals.seconds - totals.first_batch
     if later > totals.seconds / 2 and totals.waited - totals.first_batch < _KEEPS_UP * later:
@@ -163,23 +208,32 @@ def _limit(totals: Statistics) -> tuple[str, str]:
             "let the sampler draw its indices at once, not one by one in the loop"
         )
     if not workers:
-        return f"no workers: the loop loads its data itself, {totals.waited_share:.0%} of the time", (
-            f"num_workers={totals.cpus}"
+        return (
+            f"no workers: the loop loads its data itself, {totals.waited_share:.0%} of the time",
+            (f"num_workers={totals.cpus}"),
         )
     if totals.shares and (slow := _straggler(totals.workers)) is not None:
-        return f"worker {slow}, which takes {_STRAGGLES:.0f} times as long a sample as the others, or more", (
-            "look at what that worker loads; with in_order=False the loop does not wait for it"
+        return (
+            (
+                f"worker {slow}, which takes {_STRAGGLES:.0f} times as long a sample as the "
+                f"others, or more"
+            ),
+            ("look at what that worker loads; with in_order=False the loop does not wait for it"),
         )
     busy = totals.loading + totals.collating
     runnable = totals.cpu + totals.queued
     saturated = min(busy, runnable) > 0.8 * totals.cpus * (totals.seconds - totals.starting)
     if totals.busy_share < _BUSY and not saturated:
         who = "worker processes" if processes else "worker threads"
-        hand_over = f"the hand-over of batches: {who} are busy only {totals.busy_share:.0%} of the time"
+        hand_over = (
+            f"the hand-over of batches: {who} are busy only {totals.busy_share:.0%} of the time"
+        )
         if not processes:
             return hand_over, "larger batches"
         small = totals.nbytes < 1_000_000 * totals.batches
-        otherwise = "larger batches" if small else "tensors for arrays: tensors travel in shared memory"
+        otherwise = (
+            "larger batches" if small else "tensors for arrays: tensors travel in shared memory"
+        )
         return hand_over, f'worker_method="thread", or {otherwise}'
     if totals.collating > busy / 2:
         return f"collate_fn: {totals.collating / busy:.0%} of the workers' busy time", (
@@ -193,21 +247,38 @@ def _limit(totals: Statistics) -> tuple[str, str]:
 def _limit_of_loading(totals: Statistics, busy: float, runnable: float) -> tuple[str, str]:
     workers, cpus = totals.num_workers, totals.cpus
     s = "s" if workers == 1 else ""
-    used = f"{workers} busy worker{'' if s else 's'} use{s} {totals.cpu / totals.seconds:.1f} of {cpus} CPUs"
+    used = (
+        f"{workers} busy worker{'' if s else 's'} use{s} {totals.cpu / totals.seconds:.1f} "
+        f"of {cpus} CPUs"
+    )
     crowded = totals.queued > max(totals.cpu, busy / 4)
     if crowded:
         used += f" and wait{s} for a CPU {min(1.0, totals.queued / busy):.0%} of the time"
     least, most = _ONE_CPU
-    if totals.gil and totals.worker_method == "thread" and workers > 1 and least < runnable / totals.seconds < most:
+    if (
+        totals.gil
+        and totals.worker_method == "thread"
+        and workers > 1
+        and least < runnable / totals.seconds < most
+    ):
         # All but one of the threads wait for the GIL: waits that no time shows.
         return f"the GIL: {used}", 'worker_method="process", or a Python without the GIL'
     if runnable <= _COMPUTES * busy:
-        return f"the dataset, which waits (disk, network, a lock): {used}", _more(totals, workers * 2)
+        return f"the dataset, which waits (disk, network, a lock): {used}", _more(
+            totals, workers * 2
+        )
     if workers < cpus:
         return f"the dataset, which computes: {used}", _more(totals, min(cpus, workers * 2))
-    fewer = f"; num_workers={cpus} is enough" if workers > 2 * cpus and totals.max_workers is None else ""
+    fewer = (
+        f"; num_workers={cpus} is enough"
+        if workers > 2 * cpus and totals.max_workers is None
+        else ""
+    )
     others = "fewer other programs, " if crowded and workers <= cpus else ""
-    return f"the dataset, which computes: {used}", f"{others}a cheaper dataset[i], or more CPUs{fewer}"
+    return (
+        f"the dataset, which computes: {used}",
+        f"{others}a cheaper dataset[i], or more CPUs{fewer}",
+    )
 
 
 def _more(totals: Statistics, number: int) -> str:

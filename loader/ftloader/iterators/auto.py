@@ -1,4 +1,6 @@
-"""Handles ``num_workers="auto"``: reads the argument, makes the tuner, and adds up the workers' times for it."""
+"""Handles ``num_workers="auto"``: reads the argument, makes the tuner, and adds up the workers'
+times for it.
+"""
 
 import copy
 import sys
@@ -14,9 +16,11 @@ _MOST_WORKERS = 64  # with num_workers="auto", if no number is given
 
 
 class Chosen(int):
-    """Integer for a setting that the user left to the loader, which may then use other numbers while it runs.
+    """Integer for a setting that the user left to the loader, which may then use other numbers
+    while it runs.
 
-    A library that rebuilds a loader from its attributes passes this object on. So the new loader may choose, too.
+    A library that rebuilds a loader from its attributes passes this object on. So the new loader
+    may choose, too.
     """
 
 
@@ -33,15 +37,23 @@ def number_of_workers(given: Any) -> Any:
 
 
 def tuner_of(loader: Any) -> WorkerTuner | None:
-    """Return a ``WorkerTuner`` that starts where the loader's previous tuner is; None if the number is fixed."""
-    # Workers of an iterable-style dataset divide the data among themselves by their number. A worker_init_fn is called
-    # before anything is loaded, since it may seed the program's generators, which are then restored.
-    if not isinstance(loader.num_workers, Chosen) or is_iterable(loader) or loader.worker_init_fn is not None:
+    """Return a ``WorkerTuner`` that starts where the loader's previous tuner is; None if the number
+    is fixed.
+    """
+    # Workers of an iterable-style dataset divide the data among themselves by their number. A
+    # worker_init_fn is called before anything is loaded, since it may seed the program's
+    # generators, which are then restored.
+    if (
+        not isinstance(loader.num_workers, Chosen)
+        or is_iterable(loader)
+        or loader.worker_init_fn is not None
+    ):
         return None
     cpus, latest = usable_cpus(), loader._shared.tuner
     limits = loader.max_workers or max(_MOST_WORKERS, cpus), cpus
     if latest is None or latest.limits != limits:
-        # Of several threads that compute in Python, all but one wait for the GIL, and switching costs: begin with one.
+        # Of several threads that compute in Python, all but one wait for the GIL, and switching
+        # costs: begin with one.
         first = 1 if sys._is_gil_enabled() else loader.num_workers
         tuner = WorkerTuner(first, *limits)
     else:
@@ -52,7 +64,9 @@ def tuner_of(loader: Any) -> WorkerTuner | None:
 
 
 def totals(times: list[WorkerTimes], record: EpochRecord, batches: int, dispatched: int) -> Totals:
-    """Return the ``Totals`` so far. *batches*: number handed over; *dispatched*: number given to workers."""
+    """Return the ``Totals`` so far. *batches*: number handed over; *dispatched*: number given to
+    workers.
+    """
     return Totals(
         now=time.perf_counter(),
         waited=record.waited,

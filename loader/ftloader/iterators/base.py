@@ -1,13 +1,16 @@
-"""Base class that adds saving and resuming to torch's iterators. ``Shared``: objects that a loader's iterators share.
+"""Base class that adds saving and resuming to torch's iterators. ``Shared``: objects that a
+loader's iterators share.
 
-The base class draws the batch order, counts the epochs and keeps the ``EpochProgress``. A subclass may also derive from
-another of torch's iterators, whose ``super().__init__`` and ``super()._reset`` then call this class. A subclass must
+The base class draws the batch order, counts the epochs and keeps the ``EpochProgress``. A subclass
+may also derive from another of torch's iterators, whose ``super().__init__`` and ``super()._reset``
+then call this class. A subclass must
 
 - take indices from ``_next_index()`` only,
-- call ``_hand_over(...)`` for each batch, also one whose samples were all left out, and ``_progress.failed(...)`` for
-  each exception in place of a batch,
+- call ``_hand_over(...)`` for each batch, also one whose samples were all left out, and
+  ``_progress.failed(...)`` for each exception in place of a batch,
 - set ``_progress.finished`` where ``StopIteration`` ends the epoch,
-- use ``_worker_queue_idx_cycle`` where workers take turns, and ``worker_states()`` to start workers.
+- use ``_worker_queue_idx_cycle`` where workers take turns, and ``worker_states()`` to start
+    workers.
 """
 
 import copy
@@ -24,7 +27,13 @@ from torch.utils.data.graph_settings import apply_random_seed
 from ftloader.batch.errors import ErrorPolicy
 from ftloader.batch.fetch import EMPTY, BatchSettings, Fetched
 from ftloader.batch.memory import BufferPool
-from ftloader.compat.torch_private import BaseDataLoaderIter, DatasetKind, StandIn, begin_range, end_range
+from ftloader.compat.torch_private import (
+    BaseDataLoaderIter,
+    DatasetKind,
+    StandIn,
+    begin_range,
+    end_range,
+)
 from ftloader.diagnosis.call_site import warn_user
 from ftloader.diagnosis.recording import EpochRecord, EpochRecords, WorkerTimes
 from ftloader.diagnosis.shared_handles import warning_of_handles
@@ -40,8 +49,8 @@ from ftloader.state.store import StateStore, load_iterable
 class Shared:
     """State, batch memory and one-time warnings that all iterators of one loader share.
 
-    No lock: if two threads make the first two iterators at the same moment, both may warn. A copy or pickle of this
-    object keeps only the loaded state and the tuner of the number of workers.
+    No lock: if two threads make the first two iterators at the same moment, both may warn. A copy
+    or pickle of this object keeps only the loaded state and the tuner of the number of workers.
     """
 
     def __init__(self, states: StateStore | None = None, tuner: WorkerTuner | None = None) -> None:
@@ -50,26 +59,36 @@ class Shared:
         self._handles_warned = False
         self.memory = BufferPool()
         self.records = EpochRecords()
-        self.extra = 1  # batches ahead that the latest iterator has found to be enough: see iterators.ahead
+        # batches ahead that the latest iterator has found to be enough: see iterators.ahead
+        self.extra = 1
 
     def __reduce__(self) -> tuple:
         return Shared, (copy.copy(self.states), copy.copy(self.tuner))
 
     def warn_of_handles(self, dataset: Any) -> None:
-        """Warn once if *dataset* has handles, such as open files, that worker threads would share."""
+        """Warn once if *dataset* has handles, such as open files, that worker threads would
+        share.
+        """
         if not self._handles_warned and (message := warning_of_handles(dataset)) is not None:
             self._handles_warned = True
             warn_user(message)
 
 
 def _quiet(loader: Any, mid_epoch: bool) -> StandIn:
-    """Return a proxy of *loader*, so that torch does not use the loader's generator or, if *mid_epoch*, its sampler."""
-    # torch draws a seed, which the saved one replaces. In the middle of an epoch IndexStream calls ``iter(sampler)``.
-    return StandIn(loader, generator=torch.Generator(), **({"_index_sampler": ()} if mid_epoch else {}))
+    """Return a proxy of *loader*, so that torch does not use the loader's generator or, if
+    *mid_epoch*, its sampler.
+    """
+    # torch draws a seed, which the saved one replaces. In the middle of an epoch IndexStream calls
+    # ``iter(sampler)``.
+    return StandIn(
+        loader, generator=torch.Generator(), **({"_index_sampler": ()} if mid_epoch else {})
+    )
 
 
 class ResumableDataLoaderIter(BaseDataLoaderIter):
-    """Iterator that keeps ``loader.state_dict()`` up to date and starts from the state that the loader has loaded."""
+    """Iterator that keeps ``loader.state_dict()`` up to date and starts from the state that the
+    loader has loaded.
+    """
 
     _copies_dataset = False  # True if each worker has its own map-style dataset (processes)
     _dataset: Any  # set by torch's __init__
@@ -79,7 +98,10 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
 
     def __init__(self, loader: Any) -> None:
         self._settings = BatchSettings(
-            loader._auto_collation, loader.collate_fn, loader.drop_last, ErrorPolicy(loader.on_error)
+            loader._auto_collation,
+            loader.collate_fn,
+            loader.drop_last,
+            ErrorPolicy(loader.on_error),
         )
         self._skip_log = loader.skipped
         self._shared = loader._shared
@@ -94,8 +116,11 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             self._every = loader.snapshot_every_n_steps
             self._description = states.describe_loader(loader)
             self._order = None if is_iterable(loader) else IndexStream(loader, resume)
-            super().__init__(loader if resume.base_seed is None else _quiet(loader, resume.mid_epoch))
-            self._num_workers = int(operator.index(loader.num_workers))  # not Chosen: it goes into saved states
+            super().__init__(
+                loader if resume.base_seed is None else _quiet(loader, resume.mid_epoch)
+            )
+            # not Chosen: it goes into saved states
+            self._num_workers = int(operator.index(loader.num_workers))
             self._index_sampler = loader._index_sampler
             if resume.base_seed is not None:
                 self._base_seed = resume.base_seed
@@ -105,7 +130,9 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             self._begin_progress(resume, self._first_shares(resume))
 
     def _load_dataset(self, loader: Any, resume: states.SavedState) -> None:
-        """Restore the loader's own dataset from the state in *resume*. Worker processes get copies of this dataset."""
+        """Restore the loader's own dataset from the state in *resume*. Worker processes get copies
+        of this dataset.
+        """
         state = resume.dataset
         if not self._copies_dataset and resume.datasets is not None:
             state = resume.only_dataset()
@@ -116,15 +143,23 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         elif resume.mid_epoch:  # else loader.load_state_dict() has done it
             load_iterable(loader.dataset, state)
 
-    def _begin_progress(self, resume: states.SavedState, shares: Sequence[states.Share], dataset: Any = None) -> None:
+    def _begin_progress(
+        self, resume: states.SavedState, shares: Sequence[states.Share], dataset: Any = None
+    ) -> None:
         if dataset is None and self._order is None:
             dataset = states.dataset_state(self._dataset)
-        fixed = {"base_seed": self._base_seed, "epoch": self._epoch_number, "shared_seed": self._shared_seed}
+        fixed = {
+            "base_seed": self._base_seed,
+            "epoch": self._epoch_number,
+            "shared_seed": self._shared_seed,
+        }
         fixed |= {"dataset": dataset, "steps_before": resume.steps_before}
         copies = self._num_workers if self._copies_dataset and is_stateful(self._dataset) else 0
         turns = self._num_workers if self._copies_dataset or self._order is None else 0
         length = None if self._order is None else resumed_length(resume, self._index_sampler)
-        self._progress = EpochProgress(self._description, fixed, shares, copies, turns, resume, length)
+        self._progress = EpochProgress(
+            self._description, fixed, shares, copies, turns, resume, length
+        )
         if self._order is not None:
             self._order.report_to(self._progress)
         self._states.began(self._progress)
@@ -133,7 +168,8 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
 
     def _new_record(self) -> EpochRecord:
         """Return an empty ``EpochRecord`` for an epoch that begins."""
-        times = [WorkerTimes() for _ in range(max(1, self._num_workers))]  # of the workers, or of the consumer
+        # of the workers, or of the consumer
+        times = [WorkerTimes() for _ in range(max(1, self._num_workers))]
         method = "process" if self._copies_dataset else "none"
         return EpochRecord(method, times, shares=self._copies_dataset or self._order is None)
 
@@ -161,7 +197,8 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             return ()
         if resume.workers is not None and (resume.mid_epoch or self._lives_on):
             return resume.workers
-        latest = self._states.latest if self._num_workers == 0 else None  # None if a state was loaded since
+        # None if a state was loaded since
+        latest = self._states.latest if self._num_workers == 0 else None
         shares = [] if latest is None else latest.next_shares()  # of the same dataset
         return shares if len(shares) == 1 else [states.fresh_share()] * max(1, self._num_workers)
 
@@ -173,7 +210,8 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             elif self._order is not None:
                 self._order.iterating()
             super()._reset(loader, first_iter)
-            self._shared_seed, self._index_sampler = shared_seed, sampler  # the workers have been started with the seed
+            # the workers have been started with the seed
+            self._shared_seed, self._index_sampler = shared_seed, sampler
             if self._order is not None:
                 self._order.report_to(self._progress)
             return
@@ -182,7 +220,9 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         with self._states.starting:
             self._order = None if self._order is None else IndexStream(loader, states.NOTHING)
             super()._reset(loader, first_iter)
-            self._begin_progress(states.NOTHING, self._progress.next_shares(), self._progress.fixed["dataset"])
+            self._begin_progress(
+                states.NOTHING, self._progress.next_shares(), self._progress.fixed["dataset"]
+            )
 
     def _next_index(self) -> Any:
         if self._resume.mid_epoch:
@@ -192,12 +232,18 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
                 next(self._worker_queue_idx_cycle)
             self._sampler_iter = iter(self._index_sampler if self._order is None else ())
         began = time.perf_counter()
-        index = next(self._sampler_iter) if self._order is None else self._order.next(self._sampler_iter)
+        index = (
+            next(self._sampler_iter)
+            if self._order is None
+            else self._order.next(self._sampler_iter)
+        )
         self._sampling += time.perf_counter() - began
         return index
 
     def _hand_over(self, fetched: Fetched, number: int, worker_id: int) -> bool:
-        """Record the hand-over of *fetched*, or the end of a worker's share. Return True if *fetched* has data."""
+        """Record the hand-over of *fetched*, or the end of a worker's share. Return True if
+        *fetched* has data.
+        """
         self._skip_log.add(fetched.skipped)
         self._record.handed_over(fetched, worker_id)
         if fetched.ended:
@@ -212,15 +258,21 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         raise StopIteration
 
     def worker_states(self) -> list[states.WorkerState]:
-        """Return the ``WorkerState`` from which each worker starts; with ``num_workers=0``, one for the consumer."""
+        """Return the ``WorkerState`` from which each worker starts; with ``num_workers=0``, one for
+        the consumer.
+        """
         resume = self._resume
         common = states.WorkerState(every=self._every, lives_on=self._lives_on)
         if self._dataset_kind == DatasetKind.Iterable:
             shares = self._progress.shares()
             if self._num_workers == 0 and not resume.mid_epoch:
                 # The dataset is as it was left, or loader.load_state_dict() has loaded it.
-                shares = (states.fresh_share(after=0 if resume is states.NOTHING else shares[0]["after"]),)
+                shares = (
+                    states.fresh_share(after=0 if resume is states.NOTHING else shares[0]["after"]),
+                )
             return [replace(common, share=share) for share in shares]
         workers = max(1, self._num_workers)
         copies = range(workers) if self._copies_dataset else ()
-        return [replace(common, dataset=resume.dataset_of(i, workers)) for i in copies] or [common] * workers
+        return [replace(common, dataset=resume.dataset_of(i, workers)) for i in copies] or [
+            common
+        ] * workers

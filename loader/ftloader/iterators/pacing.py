@@ -17,13 +17,17 @@ _BETWEEN_TASKS = 0.005  # seconds within which a worker that has sent its batch 
 
 
 class Pacer:
-    """Adapter of *ahead* and of the number of workers to the loop. The iterator's lock guards this object.
+    """Adapter of *ahead* and of the number of workers to the loop. The iterator's lock guards this
+    object.
 
-    *tuner*: chooser of the number of workers; None if the number is fixed. *memory*: the pool of batch memory, which
-    keeps as many blocks as there may be batches. *timeout*: seconds that the consumer waits for a message; 0: no limit.
+    *tuner*: chooser of the number of workers; None if the number is fixed. *memory*: the pool of
+    batch memory, which keeps as many blocks as there may be batches. *timeout*: seconds that the
+    consumer waits for a message; 0: no limit.
     """
 
-    def __init__(self, ahead: Ahead, tuner: WorkerTuner | None, memory: BufferPool, timeout: float) -> None:
+    def __init__(
+        self, ahead: Ahead, tuner: WorkerTuner | None, memory: BufferPool, timeout: float
+    ) -> None:
         self._ahead = ahead
         self._tuner = tuner
         self._memory = memory
@@ -38,7 +42,9 @@ class Pacer:
             self._tuner.begin(self._totals())
 
     def asked(self, next_index: NextIndex) -> None:
-        """Record that the consumer asks for a batch. Change the number of workers if that is due."""
+        """Record that the consumer asks for a batch. Change the number of workers if that is
+        due.
+        """
         record, dispatcher = self._record, self._dispatcher
         if record.batches:
             self._ahead.measured(record.batches, record.nbytes)
@@ -49,13 +55,16 @@ class Pacer:
             self._tune(self._tuner, next_index)
 
     def wait(self, next_index: NextIndex) -> bool:
-        """Wait for a worker's message and handle it. Return False if none came within the loader's ``timeout``."""
+        """Wait for a worker's message and handle it. Return False if none came within the loader's
+        ``timeout``.
+        """
         dispatcher = self._dispatcher
         if dispatcher.has_messages or not self._ahead.adapts:
             return dispatcher.receive(self._timeout)
         began, arrived = time.perf_counter(), False
         end = began + self._timeout
-        # One slow sample may be all that is left to load. Then no message tells that the other workers are idle.
+        # One slow sample may be all that is left to load. Then no message tells that the other
+        # workers are idle.
         early = self._ahead.patience(began) + _BETWEEN_TASKS
         if early < self._timeout:
             arrived = dispatcher.receive(early)
@@ -66,16 +75,21 @@ class Pacer:
         return arrived
 
     def _judge(self, began: float, next_index: NextIndex) -> float:
-        """Record the wait from *began* to now. Dispatch batches if this raises ``Ahead.limit``. Return the time now."""
+        """Record the wait from *began* to now. Dispatch batches if this raises ``Ahead.limit``.
+        Return the time now.
+        """
         now = time.perf_counter()
         if self._ahead.waited(now - began, self._dispatcher.workers_are_idle, now):
             self._dispatcher.dispatch(next_index)
         return now
 
     def _tune(self, tuner: WorkerTuner, next_index: NextIndex) -> None:
-        """If it is time (``tuner.due``), ask *tuner* for the best number of workers, and change to that number."""
+        """If it is time (``tuner.due``), ask *tuner* for the best number of workers, and change to
+        that number.
+        """
         dispatcher = self._dispatcher
-        if len(dispatcher.present) < dispatcher.pool.started:  # a worker could not start, which ended all parking
+        if len(dispatcher.present) < dispatcher.pool.started:
+            # a worker could not start, which ended all parking
             self._note_workers()
             return
         if time.perf_counter() < tuner.due:
@@ -87,7 +101,9 @@ class Pacer:
             dispatcher.dispatch(next_index)
 
     def _use(self, tuner: WorkerTuner, number: int) -> None:
-        """Use *number* workers, or fewer if the system starts no more threads; *tuner* then asks for no more."""
+        """Use *number* workers, or fewer if the system starts no more threads; *tuner* then asks
+        for no more.
+        """
         self._dispatcher.use(number)
         if (used := self._dispatcher.pool.in_use.number) < number:
             tuner.cannot_exceed(used)

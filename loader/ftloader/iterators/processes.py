@@ -1,4 +1,6 @@
-"""The iterator over batches built by worker processes: torch's, with this package's fetchers (``workers.process``)."""
+"""The iterator over batches built by worker processes: torch's, with this package's fetchers
+(``workers.process``).
+"""
 
 import contextlib
 import functools
@@ -20,17 +22,24 @@ from ftloader.compat.torch_private import MultiProcessingDataLoaderIter, signal_
 from ftloader.diagnosis.exceptions import annotate
 from ftloader.diagnosis.statistics import MORE_SHM
 from ftloader.iterators.base import ResumableDataLoaderIter
-from ftloader.workers.process import Task, WorkerStart, answer_what_cannot_be_pickled, is_out_of_shared_memory
+from ftloader.workers.process import (
+    Task,
+    WorkerStart,
+    answer_what_cannot_be_pickled,
+    is_out_of_shared_memory,
+)
 
-# torch keeps its worker processes in a C++ map without a lock. Without the GIL, two threads that start or end iterators
-# at the same time, torch's own or ours, crash the interpreter. This lock is held around every access.
+# torch keeps its worker processes in a C++ map without a lock. Without the GIL, two threads that
+# start or end iterators at the same time, torch's own or ours, crash the interpreter. This lock is
+# held around every access.
 _map_of_workers = fork.rlock()  # reentrant, since a signal handler looks into the map
 _torchs_set, _torchs_remove = signal_handling._set_worker_pids, signal_handling._remove_worker_pids
 _torchs_check = signal_handling._error_if_any_worker_fails
-# Keys of iterators that have ended. A finalizer, which may take no lock, leaves them here. The next look into the
-# map removes their workers first.
+# Keys of iterators that have ended. A finalizer, which may take no lock, leaves them here. The next
+# look into the map removes their workers first.
 _ended: deque[int] = deque()
-# Iterators that were dropped where torch's finalizer must not wait. The next call of an iterator ends their workers.
+# Iterators that were dropped where torch's finalizer must not wait. The next call of an iterator
+# ends their workers.
 _dropped: "deque[ProcessDataLoaderIter]" = deque()
 _TAKING_A_LOCK = {
     function.__code__
@@ -39,21 +48,26 @@ _TAKING_A_LOCK = {
 }
 _ENDS_IN = 2.0  # seconds within which a worker that has closed its connections ends
 _put_off: list[bool] = []
-"""Not empty if a check of the workers was put off. Used by the main thread only, where signals are handled."""
+"""Not empty if a check of the workers was put off. Used by the main thread only, where signals are
+handled.
+"""
 
 
 def _error_if_any_worker_fails() -> None:
-    """Raise an error if one of torch's workers has failed. torch calls this when the signal SIGCHLD arrives.
+    """Raise an error if one of torch's workers has failed. torch calls this when the signal SIGCHLD
+    arrives.
 
     If the signal interrupts code that takes a lock, the check is put off.
 
-    Once the interpreter exits, check nothing: multiprocessing then terminates the remaining workers. A new worker that
-    does not handle SIGTERM yet would look like a failed one, and the error would prevent joining the other workers.
+    Once the interpreter exits, check nothing: multiprocessing then terminates the remaining
+    workers. A new worker that does not handle SIGTERM yet would look like a failed one, and the
+    error would prevent joining the other workers.
     """
     if multiprocessing.util.is_exiting():
         return
-    # An exception in ``Condition.__enter__`` leaves the condition locked for good (CPython issue 74174). torch's own
-    # class would then wait forever for its queue when it ends the other workers.
+    # An exception in ``Condition.__enter__`` leaves the condition locked for good (CPython issue
+    # 74174). torch's own class would then wait forever for its queue when it ends the other
+    # workers.
     interrupted = sys._getframe(1).f_back  # the frame that the signal interrupted
     if interrupted is not None and interrupted.f_code in _TAKING_A_LOCK:
         _put_off.append(True)
@@ -71,7 +85,8 @@ def _set_worker_pids(key: int, pids: tuple[int, ...]) -> None:
 
 def _remove_ended() -> None:
     """Remove the workers of ended iterators from torch's map. The caller must hold the lock."""
-    with contextlib.suppress(IndexError):  # no more, maybe since a signal handler has taken the last one
+    with contextlib.suppress(IndexError):
+        # no more, maybe since a signal handler has taken the last one
         while True:
             _torchs_remove(_ended.popleft())
 
@@ -99,9 +114,9 @@ def _mib_of_shm() -> int:
 class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIter):
     """Iterator over a loader's batches, built by ``loader.num_workers`` processes.
 
-    Raises the same exceptions as torch's iterator, with notes that name sample and worker. Two things differ. The
-    sampler's exception is raised after the batches that the sampler gave before it, and ends the epoch. A
-    ``StopIteration`` from user code becomes a ``RuntimeError``.
+    Raises the same exceptions as torch's iterator, with notes that name sample and worker. Two
+    things differ. The sampler's exception is raised after the batches that the sampler gave before
+    it, and ends the epoch. A ``StopIteration`` from user code becomes a ``RuntimeError``.
     """
 
     _copies_dataset = True
@@ -111,9 +126,9 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
     _remove_worker_pids = staticmethod(signal_handling._remove_worker_pids)
     _shutdown = True  # for torch's __del__, until torch's __init__ starts workers
 
-    # Queues by id(iterator), so that they outlive an iterator that is collected in a reference cycle: torch's __del__
-    # tells the workers to end through them, else it waits 5 s for each. No lock, which a finalizer could not take: each
-    # operation is one atomic step.
+    # Queues by id(iterator), so that they outlive an iterator that is collected in a reference
+    # cycle: torch's __del__ tells the workers to end through them, else it waits 5 s for each. No
+    # lock, which a finalizer could not take: each operation is one atomic step.
     _queues_in_use: ClassVar[dict[int, tuple[Any, ...]]] = {}
 
     def __init__(self, loader: Any) -> None:
@@ -129,14 +144,16 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
         return self._getpid() != self._process
 
     def _at_fork_reinit(self) -> None:
-        # Else multiprocessing would end the parent's workers when this child exits. A new set, as in a
-        # process of multiprocessing, since another thread may have held the old one's lock at the fork.
+        # Else multiprocessing would end the parent's workers when this child exits. A new set, as
+        # in a process of multiprocessing, since another thread may have held the old one's lock at
+        # the fork.
         multiprocessing.process._children = set()  # type: ignore[attr-defined]
 
     def __next__(self) -> Any:
         if self.orphaned:
             raise RuntimeError(
-                "the worker processes of this iterator belong to the process that this one was forked from: make a new "
+                "the worker processes of this iterator belong to the process that this one was "
+                "forked from: make a new "
                 "iterator with iter(loader)"
             )
         if _dropped:
@@ -151,19 +168,30 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
 
     def _may_wait(self) -> bool:
         """Return True if a finalizer that runs in the calling thread may wait for the workers."""
-        # torch's takes the locks of the queues of indices. A thread that feeds such a queue may hold its lock.
-        feeders = {queue._thread.ident for queue in getattr(self, "_index_queues", ()) if queue._thread is not None}
+        # torch's takes the locks of the queues of indices. A thread that feeds such a queue may
+        # hold its lock.
+        feeders = {
+            queue._thread.ident
+            for queue in getattr(self, "_index_queues", ())
+            if queue._thread is not None
+        }
         return threading.get_ident() not in feeders and not fork.holds_a_lock()
 
-    # torch sets this in its __init__ and passes it to the processes. The loader's attribute is left as it is.
+    # torch sets this in its __init__ and passes it to the processes. The loader's attribute is left
+    # as it is.
     @property
     def _worker_init_fn(self) -> WorkerStart:
         return self._worker_start
 
     @_worker_init_fn.setter
     def _worker_init_fn(self, init_fn: Callable[[int], Any] | None) -> None:
-        if isinstance(init_fn, functools.partial) and init_fn.args and isinstance(init_fn.args[0], WorkerStart):
-            # For data pipes torch wraps the function that it has just read in one that shards the pipes.
+        if (
+            isinstance(init_fn, functools.partial)
+            and init_fn.args
+            and isinstance(init_fn.args[0], WorkerStart)
+        ):
+            # For data pipes torch wraps the function that it has just read in one that shards the
+            # pipes.
             inner = init_fn.args[0].worker_init_fn
             init_fn = functools.partial(init_fn.func, inner, *init_fn.args[1:])
         self._worker_start = WorkerStart(init_fn, self._settings.policy, self.worker_states())
@@ -198,7 +226,9 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
 
     def _ready(self) -> int:
         with contextlib.suppress(NotImplementedError):  # macOS
-            return self._data_queue.qsize() + sum(len(task) > 1 for task in self._task_info.values())
+            return self._data_queue.qsize() + sum(
+                len(task) > 1 for task in self._task_info.values()
+            )
         return 0
 
     def _next_data(self) -> Any:
@@ -210,7 +240,8 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
             except Exception as failure:
                 self._note_shared_memory(failure)
                 raise
-            fetched = data if type(data) is Fetched else Fetched(data)  # the latter with torch's own fetchers
+            # the latter with torch's own fetchers
+            fetched = data if type(data) is Fetched else Fetched(data)
             if self._hand_over(fetched, *self._current):
                 return fetched.data
         if self._sampler_error is not None:
@@ -219,15 +250,22 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
         self._end_epoch()
 
     def _note_shared_memory(self, error: Exception) -> None:
-        # A process that writes to a full /dev/shm is killed by a bus error, unless torch has found it full before.
+        # A process that writes to a full /dev/shm is killed by a bus error, unless torch has found
+        # it full before.
         killed = any(worker.exitcode == -signal.SIGBUS for worker in self._workers)
         if killed or is_out_of_shared_memory(error):
             self._record.shm_full += 1
             state = f"{'may be' if killed else 'is'} full; it has {_mib_of_shm()} MiB in all"
-            annotate(error, f"worker processes hand over batches in shared memory, and /dev/shm {state}: {MORE_SHM}")
+            annotate(
+                error,
+                f"worker processes hand over batches in shared memory, and /dev/shm {state}: "
+                f"{MORE_SHM}",
+            )
 
     def _shutdown_workers(self) -> None:
-        if self.orphaned:  # the queues and events are the parent's too; only the map of workers is this process's own
+        if self.orphaned:
+            # the queues and events are the parent's too; only the map of workers is this process's
+            # own
             self._shutdown = True
             if self._worker_pids_set:
                 self._remove_worker_pids(id(self))
@@ -252,21 +290,29 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
         try:
             return super()._try_get_data(*timeout)
         except (EOFError, OSError) as error:
-            # A batch's memory is requested from the worker that made it. A killed worker closes its connections before
-            # the system reports its death, so torch would not see the death.
-            at_work = [worker for worker, active in zip(self._workers, self._workers_status, strict=True) if active]
-            ended = multiprocessing.connection.wait([worker.sentinel for worker in at_work], _ENDS_IN)
+            # A batch's memory is requested from the worker that made it. A killed worker closes its
+            # connections before the system reports its death, so torch would not see the death.
+            at_work = [
+                worker
+                for worker, active in zip(self._workers, self._workers_status, strict=True)
+                if active
+            ]
+            ended = multiprocessing.connection.wait(
+                [worker.sentinel for worker in at_work], _ENDS_IN
+            )
             dead = [worker for worker in at_work if worker.sentinel in ended]
             for worker in dead:
                 worker.join()
             if dead:
                 pids = ", ".join(str(worker.pid) for worker in dead)
-                raise RuntimeError(f"DataLoader worker (pid(s) {pids}) exited unexpectedly") from error
+                raise RuntimeError(
+                    f"DataLoader worker (pid(s) {pids}) exited unexpectedly"
+                ) from error
             raise
 
     def _process_data(self, data: Any, worker_idx: int) -> Any:
-        # torch has just removed the batch from its bookkeeping. In order it is the one before the next; else it is the
-        # one that came in last.
+        # torch has just removed the batch from its bookkeeping. In order it is the one before the
+        # next; else it is the one that came in last.
         number = self._rcvd_idx - 1 if self._in_order else self._received
         self._current = (number, worker_idx)
         try:

@@ -1,9 +1,11 @@
 """Iterates over batches that worker threads build, and hands them over in order.
 
-``iterators.dispatch`` gives batches to the workers and receives them; ``iterators.pacing`` waits, and judges the waits.
+``iterators.dispatch`` gives batches to the workers and receives them; ``iterators.pacing`` waits,
+and judges the waits.
 
-One lock guards the sampler and all bookkeeping: ``__next__`` and ``_reset`` hold it. Several threads may share an
-iterator; each batch goes to one of these threads. Workers hold no reference to the iterator (see ``workers.pool``).
+One lock guards the sampler and all bookkeeping: ``__next__`` and ``_reset`` hold it. Several
+threads may share an iterator; each batch goes to one of these threads. Workers hold no reference to
+the iterator (see ``workers.pool``).
 """
 
 import itertools
@@ -39,8 +41,9 @@ from ftloader.workers.thread import WorkerConfig, WorkerContext, consumer_modes
 class ThreadDataLoaderIter(ResumableDataLoaderIter):
     """Iterator over a loader's batches, built by ``loader.num_workers`` threads.
 
-    The iterator ends its threads when it is closed (``close()``, or the end of a ``with`` block) or dropped, at exit
-    and, without ``persistent_workers``, at the end of the epoch. Raises ``ValueError`` for ``prefetch_factor=0``.
+    The iterator ends its threads when it is closed (``close()``, or the end of a ``with`` block) or
+    dropped, at exit and, without ``persistent_workers``, at the end of the epoch. Raises
+    ``ValueError`` for ``prefetch_factor=0``.
     """
 
     def __init__(self, loader: Any, copies: list[UserObjects] | None = None) -> None:
@@ -53,7 +56,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._in_use = WorkersInUse(number)
         self._times = [WorkerTimes() for _ in range(workers)]
         if self._warns and loader._dataset_kind == DatasetKind.Map:
-            # First of all: filters may turn the warning into an error, which must not use up a loaded state.
+            # First of all: filters may turn the warning into an error, which must not use up a
+            # loaded state.
             loader._shared.warn_of_handles(loader.dataset)
         super().__init__(loader)
         self._num_workers = workers  # that may be used
@@ -70,14 +74,16 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._shared.memory.keep(self._ahead.largest + 2)
         self._pacer = Pacer(self._ahead, self._tuner, self._shared.memory, self._timeout)
         self._departures: list[BaseException] = []  # reasons why workers ended, not yet raised
-        # Each worker iterates its own copy of an iterable-style dataset, so each task is for one worker. Any
-        # worker can build any batch of a map-style dataset.
+        # Each worker iterates its own copy of an iterable-style dataset, so each task is for one
+        # worker. Any worker can build any batch of a map-style dataset.
         self._private_queues = self._dataset_kind == DatasetKind.Iterable
         self._start_workers(loader, copies)
         self._begin_epoch()
 
     def _start_workers(self, loader: Any, copies: list[UserObjects] | None = None) -> None:
-        """Start the worker threads. *copies*: each worker's user objects, made here if it is None."""
+        """Start the worker threads. *copies*: each worker's user objects, made here if it is
+        None.
+        """
         config = WorkerConfig(
             settings=self._settings,
             dataset_kind=self._dataset_kind,
@@ -88,30 +94,41 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             states=self.worker_states(),
             times=self._times,
             pin_memory_device=self._pin_memory_device if self._pin_memory else None,
-            pin_memory_device_index=(torch.accelerator.current_device_index() if self._pin_memory else None),
+            pin_memory_device_index=(
+                torch.accelerator.current_device_index() if self._pin_memory else None
+            ),
         )
         # Made in the consumer's thread, so that no two copies are made at the same time.
         if copies is None or len(copies) != self._num_workers:
             original = UserObjects(self._dataset, loader.collate_fn, loader.worker_init_fn)
             copies = copies_for_workers(original, self._dataset_kind, self._num_workers)
-        contexts = tuple(WorkerContext(config, number, objects) for number, objects in enumerate(copies))
+        contexts = tuple(
+            WorkerContext(config, number, objects) for number, objects in enumerate(copies)
+        )
         hints = None
         if self._auto_collation and not self._private_queues and not has_getitems(self._dataset):
-            hints = BatchHints(self._settings, self._in_use, self._shared.memory, config.pin_memory_device)
+            hints = BatchHints(
+                self._settings, self._in_use, self._shared.memory, config.pin_memory_device
+            )
         results: queue.SimpleQueue = queue.SimpleQueue()
         number = self._in_use.number if self._tuner is None else 1  # the pacer adds others
         self._pool = WorkerPool(contexts, self._private_queues, results, self._in_use)
-        # The finalizer holds the pool, which does not hold the iterator. At exit the pool's own hook comes first.
-        # Registered before the start, since an interruption may come right after it.
+        # The finalizer holds the pool, which does not hold the iterator. At exit the pool's own
+        # hook comes first. Registered before the start, since an interruption may come right after
+        # it.
         self._finalizer = weakref.finalize(self, self._pool.dispose)
         self._finalizer.atexit = False
         if loader.worker_init_fn is None:
             self._pool.start(number)
-        else:  # nothing is dispatched yet, so only worker_init_fn can draw from the program's generators or seed them
+        else:
+            # nothing is dispatched yet, so only worker_init_fn can draw from the program's
+            # generators or seed them
             with global_generators.preserved():
                 self._pool.start(number)
                 self._pool.wait_until_started()
-        self._dispatcher = Dispatcher(self._pool, contexts, hints, results, self._ahead, self._departures)
+        self._dispatcher = Dispatcher(
+            self._pool, contexts, hints, results, self._ahead, self._departures
+        )
 
     def _begin_epoch(self) -> None:
         """Reset the bookkeeping for a new epoch, and dispatch the epoch's first batches."""
@@ -143,7 +160,9 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             self._begin_epoch()
 
     def close(self) -> None:
-        """Stop the workers; wait up to ``workers.exit.JOIN_LIMIT`` seconds. Any thread may call this, repeatedly."""
+        """Stop the workers; wait up to ``workers.exit.JOIN_LIMIT`` seconds. Any thread may call
+        this, repeatedly.
+        """
         pool = self._pool  # read once: iter(loader) in another thread may replace it
         pool.stop()
         pool.join()
@@ -170,16 +189,22 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             )
         with self._lock:
             # Before a batch is taken out, since filters may turn a warning into an error.
-            if self._warns and self._dispatcher.prefetch.handed_over == 1 and not self._private_queues:
-                self._shared.warn_of_handles(self._dataset)  # a handle may have been opened for the first batch
+            if (
+                self._warns
+                and self._dispatcher.prefetch.handed_over == 1
+                and not self._private_queues
+            ):
+                # a handle may have been opened for the first batch
+                self._shared.warn_of_handles(self._dataset)
             return super().__next__()
 
     def _next_data(self) -> Any:
         try:
             outcome = self._next_outcome()
         except BaseException:
-            # Errors are outcomes, so this is an interruption (Ctrl-C). It may have struck between two steps of the
-            # bookkeeping: stop here rather than hang later. No join: the user is waiting.
+            # Errors are outcomes, so this is an interruption (Ctrl-C). It may have struck between
+            # two steps of the bookkeeping: stop here rather than hang later. No join: the user is
+            # waiting.
             self._pool.stop()
             raise
         if outcome is None:
@@ -191,7 +216,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             finally:
                 del outcome  # the exception's traceback refers to this frame
         if type(outcome.data) is Slots:
-            return outcome.data.batch()  # made in this thread, so that the tensors are its own: see Slots
+            # made in this thread, so that the tensors are its own: see Slots
+            return outcome.data.batch()
         self._pool.let_free()
         return outcome.data
 
@@ -219,7 +245,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             if (taken := prefetch.take()) is not None:
                 result, worker_id = taken
                 outcome = result.outcome
-                # Before the hand-over, so that a worker has the next task while the consumer uses this batch.
+                # Before the hand-over, so that a worker has the next task while the consumer uses
+                # this batch.
                 dispatcher.dispatch(self._next_index)
                 if isinstance(outcome, Failure):
                     self._progress.failed(result.number, worker_id)

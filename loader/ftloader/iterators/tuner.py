@@ -1,29 +1,35 @@
-"""Finds how many worker threads to use, for ``num_workers="auto"``. This file uses no threads and no clock.
+"""Finds how many worker threads to use, for ``num_workers="auto"``. This file uses no threads and
+no clock.
 
 At a batch boundary the tuner judges the time since its latest decision (a window):
 
-- The training loop does not wait, or workers are not busy: the number of busy workers plus a quarter is enough.
-- The loop waits for busy workers that leave CPUs free: more workers may help. If loading mostly waits, four times as
-  many are tried at once, else twice as many.
-- The loop waits, and more workers did not help, or all CPUs are in use: fewer may be as good (a lock, the GIL).
+- The training loop does not wait, or workers are not busy: the number of busy workers plus a
+    quarter is enough.
+- The loop waits for busy workers that leave CPUs free: more workers may help. If loading mostly
+  waits, four times as many are tried at once, else twice as many.
+- The loop waits, and more workers did not help, or all CPUs are in use: fewer may be as good (a
+    lock, the GIL).
 
-Each change is a trial: its rate (samples a second) decides if the new number stays. ``_floor`` and ``_ceiling`` enclose
-the numbers still worth a trial. When none is left, the tuner has settled. It starts to search again once the load has
-been different for several windows: the rate, the loop's waiting or the share of computing. If the new search ends at
-the same number, the next one needs a change of load that lasts for more windows.
+Each change is a trial: its rate (samples a second) decides if the new number stays. ``_floor`` and
+``_ceiling`` enclose the numbers still worth a trial. When none is left, the tuner has settled. It
+starts to search again once the load has been different for several windows: the rate, the loop's
+waiting or the share of computing. If the new search ends at the same number, the next one needs a
+change of load that lasts for more windows.
 """
 
 import math
 from dataclasses import astuple, dataclass
 
 _WINDOW = 0.3  # seconds of a window, with four batches or more
-_SETTLES = 0.05  # seconds after a change that are not judged; nor are the batches that are under way then
+# seconds after a change that are not judged; nor are the batches that are under way then
+_SETTLES = 0.05
 _LONG_WINDOW = 1.0  # seconds of a window with one batch, and of any window once settled
 _AMBIGUOUS = 3  # windows after which a trial is judged, even if its result is close
 _WAITS = 0.05  # share of the time; a loop that waits less has its data in time
 _BUSY = 0.7  # share of the time; workers that are less busy are not what limits
 _CPUS_FULL = 0.85  # share of the CPUs; with more in use, more threads do not help
-_MOSTLY_WAITS = 0.3  # share of the busy time; loading that computes less than this may use more threads anyway
+# share of the busy time; loading that computes less than this may use more threads anyway
+_MOSTLY_WAITS = 0.3
 _SPARE = 1.25  # workers for each one that is busy, if the loop does not wait
 _CLOSE = 1.5  # ratio of two numbers of workers between which no trial is worthwhile
 _GAIN = 1.08  # ratio of rates from which a larger number of workers is better,
@@ -32,7 +38,8 @@ _CLEAR_GAIN = 1.2  # ... and clearly so
 _LOSS = 0.95  # ratio of rates below which a smaller number is worse,
 _CLEAR_LOSS = 0.85  # ... and clearly so
 _CHANGED = 1.25  # ratio of rates that shows another load, if it lasts
-_OTHER_KIND = 0.3  # difference of the shares of computing in loading that shows another load, if it lasts
+# difference of the shares of computing in loading that shows another load, if it lasts
+_OTHER_KIND = 0.3
 _CHANGED_MUCH = 2.0  # ... at once
 _PATIENCE, _MOST_PATIENCE = 3, 48  # windows for which a change must last
 
@@ -58,7 +65,9 @@ NOTHING_YET = Totals(0.0, 0.0, 0, 0, 0.0, 0.0)
 
 
 class WorkerTuner:
-    """Chooser of the number of workers to use: ``number``, from 1 to *most*. The iterator's lock guards this object."""
+    """Chooser of the number of workers to use: ``number``, from 1 to *most*. The iterator's lock
+    guards this object.
+    """
 
     def __init__(self, first: int, most: int, cpus: int) -> None:
         self.limits = most, cpus
@@ -73,13 +82,16 @@ class WorkerTuner:
         self.begin(NOTHING_YET)
 
     def begin(self, totals: Totals) -> None:
-        """Start an epoch now, when the totals are *totals*. A trial from the epoch before goes on."""
+        """Start an epoch now, when the totals are *totals*. A trial from the epoch before goes
+        on.
+        """
         known = self._settled_rate is not None or self._tried_from is not None
         self._open(totals, settling=known)  # an epoch's first batch says little
 
     def _open(self, totals: Totals, settling: bool = False) -> None:
         self._start = totals
-        self._settling = settling  # True until the batches that were under way at the change are handed over
+        # True until the batches that were under way at the change are handed over
+        self._settling = settling
         seconds = _SETTLES if settling else _WINDOW if self._settled_rate is None else _LONG_WINDOW
         self.due = totals.now + seconds
 
@@ -89,7 +101,8 @@ class WorkerTuner:
         self._rate = 0.0  # of that number
         self._windows = 0  # that the trial has lasted
         self._taken_back = False  # True if the latest trial was
-        self._doubted: tuple[int, float, int] | None = None  # number, rate and earlier floor of a trial taken back
+        # number, rate and earlier floor of a trial taken back
+        self._doubted: tuple[int, float, int] | None = None
         self._changed = 0  # windows in a row in which the load seemed another one
         self._settled_rate = None
 
@@ -99,13 +112,23 @@ class WorkerTuner:
         self._ceiling, self._tried_from = number + 1, None
 
     def look(self, totals: Totals) -> int:
-        """Return the number of workers to use from now on. Call this between batches, not before the time ``due``."""
+        """Return the number of workers to use from now on. Call this between batches, not before
+        the time ``due``.
+        """
         window, before = totals.since(self._start), self.number
         if self._settling:
-            if window.batches and window.now > _SETTLES and totals.batches >= self._start.dispatched:
+            if (
+                window.batches
+                and window.now > _SETTLES
+                and totals.batches >= self._start.dispatched
+            ):
                 self._open(totals)
             return self.number
-        if window.now < _LONG_WINDOW and (window.batches < 4 or self._doubted is not None) or not window.batches:
+        if (
+            window.now < _LONG_WINDOW
+            and (window.batches < 4 or self._doubted is not None)
+            or not window.batches
+        ):
             return self.number
         rate, waited = max(1, window.samples) / window.now, window.waited / window.now
         if self._settled_rate is not None:
@@ -122,7 +145,9 @@ class WorkerTuner:
         return self.number
 
     def _watch(self, rate: float, waited: float, window: Totals) -> None:
-        """Start the search again if the load has clearly changed since the tuner settled on a number of workers."""
+        """Start the search again if the load has clearly changed since the tuner settled on a
+        number of workers.
+        """
         assert self._settled_rate is not None
         change = max(rate / self._settled_rate, self._settled_rate / rate)
         other_loop = waited < _WAITS / 2 if self._settled_waits else waited > 3 * _WAITS
@@ -134,7 +159,9 @@ class WorkerTuner:
             self._explore()
 
     def _judge(self, rate: float, waits: bool) -> bool:
-        """End the trial: keep its number of workers, or return to the one before. Return False if it is too early."""
+        """End the trial: keep its number of workers, or return to the one before. Return False if
+        it is too early.
+        """
         assert self._tried_from is not None
         before, now, ratio = self._tried_from, self.number, rate / self._rate
         self._windows += 1
@@ -150,7 +177,8 @@ class WorkerTuner:
         elif more or self._taken_back:
             if self._taken_back and ratio > _CLEAR_LOSS:
                 self._doubted = now, rate, self._floor
-            if self._taken_back or ratio > _CLEAR_GAIN:  # else it may be noise: fewer are tried once more
+            if self._taken_back or ratio > _CLEAR_GAIN:
+                # else it may be noise: fewer are tried once more
                 self._floor = min(before, now) + 1
         else:
             self._ceiling = now + 1
@@ -159,7 +187,9 @@ class WorkerTuner:
         return True
 
     def _reconsider(self, rate: float) -> bool:
-        """Go back to the smaller number just rejected if *rate*, measured since, is hardly better. Return True then."""
+        """Go back to the smaller number just rejected if *rate*, measured since, is hardly better.
+        Return True then.
+        """
         if self._doubted is None:
             return False
         (number, trials_rate, floor), self._doubted = self._doubted, None
@@ -174,7 +204,8 @@ class WorkerTuner:
         wanted = self._wanted(waits, window)
         self._windows = 0
         if wanted != number:
-            # In this order, since another thread may copy the tuner in between: a trial needs a rate to compare with.
+            # In this order, since another thread may copy the tuner in between: a trial needs a
+            # rate to compare with.
             self._rate, self._tried_from, self.number = rate, number, wanted
             return
         again = number == self._settled_number
@@ -192,7 +223,8 @@ class WorkerTuner:
         if not waits or busy < _BUSY * number:
             enough = max(halfway, math.ceil(busy * _SPARE))
             return enough if may_shrink and enough < number else number
-        # Many threads that mostly wait for other things also wait for each other's CPUs, which is no sign of full ones.
+        # Many threads that mostly wait for other things also wait for each other's CPUs, which is
+        # no sign of full ones.
         may_help = computing < _CPUS_FULL * self.cpus or computing < _MOSTLY_WAITS * busy
         if may_help and number + 1 < self._ceiling:
             more = number * (4 if computing < 0.2 * busy else 2)

@@ -1,9 +1,10 @@
-"""Saves and loads states of random generators as plain values, and makes torch generators from long seeds.
+"""Saves and loads states of random generators as plain values, and makes torch generators from long
+seeds.
 
 A generator is one of ``torch.Generator``, ``random.Random``, ``numpy.random.Generator`` and
-``numpy.random.RandomState``. Its saved state survives pickle, JSON and ``torch.save``. Saving a state draws no number.
-No lock is needed: torch's generators have their own locks, and the state of a NumPy or Python generator is read in one
-call.
+``numpy.random.RandomState``. Its saved state survives pickle, JSON and ``torch.save``. Saving a
+state draws no number. No lock is needed: torch's generators have their own locks, and the state of
+a NumPy or Python generator is read in one call.
 """
 
 import base64
@@ -22,7 +23,9 @@ PROGRAMS: Mapping[str, Any] = {
     "numpy.random": np.random.mtrand._rand,
     "torch's default generator": torch.default_generator,
 }
-"""The program's global generators, such as the one that ``random.random()`` uses. Keys: their names in messages."""
+"""The program's global generators, such as the one that ``random.random()`` uses. Keys: their names
+in messages.
+"""
 
 State = Mapping[str, Any]  # of one generator, of JSON's types only: its ``kind`` and its ``state``
 
@@ -43,7 +46,9 @@ def save(generator: Any) -> State:
 
 
 def load(states: Iterable[tuple[Any, State]]) -> None:
-    """Load each pair (generator, saved state). If a state does not fit, undo all loads and raise ``ValueError``."""
+    """Load each pair (generator, saved state). If a state does not fit, undo all loads and raise
+    ``ValueError``.
+    """
     earlier: list[tuple[Any, State]] = []
     try:
         for generator, saved in states:
@@ -72,7 +77,9 @@ def _load(generator: Any, saved: State) -> None:
             generator.set_state(state)
     except (ValueError, TypeError, KeyError, RuntimeError) as error:
         kind = type(generator).__name__
-        raise ValueError(f"the state of a random generator does not fit this {kind}: {error}") from error
+        raise ValueError(
+            f"the state of a random generator does not fit this {kind}: {error}"
+        ) from error
 
 
 def _kind(generator: Any) -> str:
@@ -91,10 +98,10 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-# CPUGeneratorImplStateLegacy (ATen/CPUGeneratorImpl.cpp) starts with the seed (uint64), one more than the number of
-# words left before the next regeneration (int32), a flag for "seeded" (int32), and the index of the next word (uint64).
-# Then come the words of the state, a uint64 each with an upper half of 0. A freshly seeded generator has 1 left: its
-# first draw regenerates.
+# CPUGeneratorImplStateLegacy (ATen/CPUGeneratorImpl.cpp) starts with the seed (uint64), one more
+# than the number of words left before the next regeneration (int32), a flag for "seeded" (int32),
+# and the index of the next word (uint64). Then come the words of the state, a uint64 each with an
+# upper half of 0. A freshly seeded generator has 1 left: its first draw regenerates.
 _STATE_BYTES: Final = 5056
 _WORDS: Final = slice(24, 24 + 624 * 8)
 
@@ -103,10 +110,13 @@ _template.flags.writeable = False
 
 
 def make_torch_generator(seed: bytes) -> torch.Generator:
-    """Return a torch generator on the CPU, seeded with all bytes of *seed*. ``manual_seed`` would use only 32 bits."""
-    # ``manual_seed(seed)`` uses 32 bits (``at::mt19937``), so among a million samples a hundred pairs would draw the
-    # same numbers. Here a hash of *seed* gives all 624 words of the Mersenne Twister. The first eight bytes of the hash
-    # are ``initial_seed()``. If torch keeps its state in another layout, these eight bytes alone seed the generator.
+    """Return a torch generator on the CPU, seeded with all bytes of *seed*. ``manual_seed`` would
+    use only 32 bits.
+    """
+    # ``manual_seed(seed)`` uses 32 bits (``at::mt19937``), so among a million samples a hundred
+    # pairs would draw the same numbers. Here a hash of *seed* gives all 624 words of the Mersenne
+    # Twister. The first eight bytes of the hash are ``initial_seed()``. If torch keeps its state in
+    # another layout, these eight bytes alone seed the generator.
     stream = hashlib.shake_256(seed).digest(8 + 624 * 4)
     initial_seed = int.from_bytes(stream[:8], "little")
     generator = torch.Generator("cpu")

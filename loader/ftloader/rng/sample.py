@@ -4,8 +4,9 @@
 
     BLAKE2b(base seed of the loader's iterator, number of the epoch, key of the sample)
 
-So augmentations are the same with 0, 1 or N workers, and with threads or processes. The key is what the sampler
-yielded for the sample. For an iterable-style dataset, the key is (worker id, position in the worker's share).
+So augmentations are the same with 0, 1 or N workers, and with threads or processes. The key is what
+the sampler yielded for the sample. For an iterable-style dataset, the key is (worker id, position
+in the worker's share).
 """
 
 import hashlib
@@ -27,8 +28,9 @@ from ftloader.rng.generators import make_torch_generator
 class SampleRNG:
     """Random generators of one sample, each made at its first use.
 
-    The three generators are independent streams. Each continues its stream at the next use. Only one thread at a time
-    may use a sample's generators; usually it is the thread that loads the sample.
+    The three generators are independent streams. Each continues its stream at the next use. Only
+    one thread at a time may use a sample's generators; usually it is the thread that loads the
+    sample.
     """
 
     def __init__(self, root: bytes) -> None:
@@ -41,17 +43,23 @@ class SampleRNG:
 
     @cached_property
     def torch(self) -> torch.Generator:
-        """The sample's ``torch.Generator`` on the CPU, for the argument ``generator`` of torch's functions."""
+        """The sample's ``torch.Generator`` on the CPU, for the argument ``generator`` of torch's
+        functions.
+        """
         return make_torch_generator(self._digest(b"torch", 32))
 
     @cached_property
     def python(self) -> random.Random:
-        """The sample's ``random.Random``. Its methods are the functions of the module ``random`` (``shuffle``, ...)."""
+        """The sample's ``random.Random``. Its methods are the functions of the module ``random``
+        (``shuffle``, ...).
+        """
         return random.Random(self._number(b"python", 16))
 
     @property
     def seed(self) -> int:
-        """The sample's seed in [0, 2**63), the same at each use, for generators of other libraries or on a GPU."""
+        """The sample's seed in [0, 2**63), the same at each use, for generators of other libraries
+        or on a GPU.
+        """
         return self._number(b"seed", 8) >> 1
 
     def __repr__(self) -> str:
@@ -67,7 +75,8 @@ class SampleRNG:
 def sample_rng() -> SampleRNG:
     """Return the random generators of the sample that this thread is loading.
 
-    Call it in a dataset's ``__getitem__``, ``__iter__`` or transforms. All calls for one sample return the same object.
+    Call it in a dataset's ``__getitem__``, ``__iter__`` or transforms. All calls for one sample
+    return the same object.
 
     Raises:
         RuntimeError: if this thread is not loading a sample for a ``ftloader.DataLoader``.
@@ -79,9 +88,12 @@ def sample_rng() -> SampleRNG:
     if rng is None:
         if key is NO_SAMPLE:
             raise RuntimeError(
-                "sample_rng() was called in a thread that is not loading a sample. It answers in a dataset's "
-                "__getitem__ and transforms while a ftloader.DataLoader loads the sample. In a thread that the dataset "
-                "started itself, pass it the generators: call sample_rng() before, in the thread of the sample. To try "
+                "sample_rng() was called in a thread that is not loading a sample. It answers "
+                "in a dataset's "
+                "__getitem__ and transforms while a ftloader.DataLoader loads the sample. In a "
+                "thread that the dataset "
+                "started itself, pass it the generators: call sample_rng() before, in the "
+                "thread of the sample. To try "
                 "a dataset without a loader, iterate ftloader.DataLoader(dataset, batch_size=None)"
             )
         origin = canonical_bytes((here.epoch.base_seed, here.epoch.number, key))
@@ -90,17 +102,21 @@ def sample_rng() -> SampleRNG:
 
 
 def canonical_bytes(key: Any) -> bytes:
-    """Return *key* as bytes, the same in every process, on every machine, in every release of this package.
+    """Return *key* as bytes, the same in every process, on every machine, in every release of this
+    package.
 
-    Equal keys give equal bytes: ``1``, ``True``, ``1.0``, ``np.uint8(1)`` and ``torch.tensor(1)``; a namedtuple and
-    the tuple of its items. Unequal keys give distinct bytes. All NaNs count as equal.
+    Equal keys give equal bytes: ``1``, ``True``, ``1.0``, ``np.uint8(1)`` and ``torch.tensor(1)``;
+    a namedtuple and the tuple of its items. Unequal keys give distinct bytes. All NaNs count as
+    equal.
 
-    A key is None, an int, float, str, bytes, slice, anything with ``__index__``, a NumPy array or torch tensor of
-    numbers or strings, or a tuple or list of these. Raise ``TypeError`` for anything else.
+    A key is None, an int, float, str, bytes, slice, anything with ``__index__``, a NumPy array or
+    torch tensor of numbers or strings, or a tuple or list of these. Raise ``TypeError`` for
+    anything else.
     """
-    # Not hash(), which differs between processes (strings) and collides (-1 and -2). Not repr(), which differs between
-    # 1, np.int64(1) and tensor(1). Not pickle, which differs between versions. The form is a tag, a length and a
-    # content for each value, so ("ab", "c") and ("a", "bc") differ. Changing it changes every user's random numbers.
+    # Not hash(), which differs between processes (strings) and collides (-1 and -2). Not repr(),
+    # which differs between 1, np.int64(1) and tensor(1). Not pickle, which differs between
+    # versions. The form is a tag, a length and a content for each value, so ("ab", "c") and ("a",
+    # "bc") differ. Changing it changes every user's random numbers.
     if type(key) is int:  # nearly always
         return _integer(key)
     if isinstance(key, str):
@@ -128,7 +144,8 @@ def canonical_bytes(key: Any) -> bytes:
     elif hasattr(key, "__index__"):
         return _integer(operator.index(key))
     raise TypeError(
-        f"a sampler's {type(key).__module__}.{type(key).__qualname__} has no stable form to derive the random numbers "
+        f"a sampler's {type(key).__module__}.{type(key).__qualname__} has no stable form to "
+        f"derive the random numbers "
         "of a sample from. Let the sampler yield ints, strings, or tuples of them"
     )
 

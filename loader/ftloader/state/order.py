@@ -1,4 +1,6 @@
-"""The batch order of one epoch of a map-style dataset: drawn from the sampler, or rebuilt from a saved state."""
+"""The batch order of one epoch of a map-style dataset: drawn from the sampler, or rebuilt from a
+saved state.
+"""
 
 import copy
 from collections import deque
@@ -18,9 +20,11 @@ from ftloader.state.progress import EpochProgress
 
 
 class IndexStream:
-    """Source of each batch's indices in one epoch, drawn from the sampler. An ``EpochProgress`` records the draws.
+    """Source of each batch's indices in one epoch, drawn from the sampler. An ``EpochProgress``
+    records the draws.
 
-    Only the thread inside the iterator's ``__next__`` or ``_reset`` uses this object. Other threads read the progress.
+    Only the thread inside the iterator's ``__next__`` or ``_reset`` uses this object. Other threads
+    read the progress.
     """
 
     def __init__(self, loader: Any, resume: SavedState) -> None:
@@ -32,13 +36,15 @@ class IndexStream:
         self._generators = samplers.OwnGenerators(loader)
         self._elastic = samplers.elastic(self._index_sampler) is not None
         samplers.check_skipping(self._index_sampler)
-        # Number of batches between two states of the samplers; 0: one state, at the start of the epoch.
+        # Number of batches between two states of the samplers; 0: one state, at the start of the
+        # epoch.
         self._every = 1 if self._elastic else loader.snapshot_every_n_steps or 0
         self._resume = resume
         self._progress: EpochProgress  # set by report_to()
         self._batches: Iterator | None = None  # None before the first draw
         self._samples: Iterator = iter(())
-        self._waiting: deque[Any] = deque()  # batches that were drawn again and are not yet returned
+        # batches that were drawn again and are not yet returned
+        self._waiting: deque[Any] = deque()
         self._failure: Exception | None = None  # raised by the sampler after the waiting batches
         self._states: Mapping[str, Any] | None = None  # sampler states at the start of the epoch
         self._drawn = 0
@@ -52,8 +58,8 @@ class IndexStream:
     def _load_samplers(self, snapshot: Mapping[str, Any]) -> None:
         """Load the samplers' states in *snapshot*.
 
-        If the snapshot's epoch has ended, also draw the batches after the snapshot. The samplers then have the state of
-        the epoch's end.
+        If the snapshot's epoch has ended, also draw the batches after the snapshot. The samplers
+        then have the state of the epoch's end.
         """
         own = self._generators.now()
         try:
@@ -67,15 +73,23 @@ class IndexStream:
         self._batches, self._drawn = None, 0
 
     def iterating(self) -> None:
-        """Save the generators' states, since ``iter(sampler)`` may draw. A ``BatchSampler`` does not: save None."""
-        self._at_iter = None if type(self._index_sampler) is BatchSampler else self._generators.save()
+        """Save the generators' states, since ``iter(sampler)`` may draw. A ``BatchSampler`` does
+        not: save None.
+        """
+        self._at_iter = (
+            None if type(self._index_sampler) is BatchSampler else self._generators.save()
+        )
 
     def report_to(self, progress: EpochProgress) -> None:
-        """Report draws to *progress* from now on. Call this after torch has called ``iter(sampler)``."""
+        """Report draws to *progress* from now on. Call this after torch has called
+        ``iter(sampler)``.
+        """
         self._progress = progress
         if not self._resume.mid_epoch:  # else the loaded state has it
             if self._states is None:  # torch's iterator of processes starts its first epoch twice
-                self._states = samplers.next_pass_states(samplers.stateful_samplers(self._index_sampler))
+                self._states = samplers.next_pass_states(
+                    samplers.stateful_samplers(self._index_sampler)
+                )
             self._report_begin(self._origin(), self._states)
 
     def _report_begin(self, order: Mapping[str, Any], states: Mapping[str, Any]) -> None:
@@ -83,14 +97,20 @@ class IndexStream:
         self._progress.order = order
 
     def _origin(self) -> dict[str, Any]:
-        """Return the values from which the batch order can be rebuilt. Call this before the first draw."""
+        """Return the values from which the batch order can be rebuilt. Call this before the first
+        draw.
+        """
         own = self._generators.save()
         order: dict[str, Any] = {"generators": own, "epochs": samplers.epochs(self._index_sampler)}
         order["ranks"] = samplers.ranks(self._index_sampler)
-        return order if self._at_iter in (None, own) else order | {"generators_at_iter": self._at_iter}
+        return (
+            order if self._at_iter in (None, own) else order | {"generators_at_iter": self._at_iter}
+        )
 
     def next(self, torchs: Iterator) -> Any:
-        """Return the indices of the next batch. *torchs* is the iterator that torch has made from the sampler."""
+        """Return the indices of the next batch. *torchs* is the iterator that torch has made from
+        the sampler.
+        """
         if self._batches is None:
             self._batches = iter(())  # if the next steps fail, the sampler counts as ended
             self._progress.drawing = True
@@ -110,13 +130,14 @@ class IndexStream:
         order: dict[str, Any] = self._origin()
         if samplers.draws_from_default(sampler):
             if type(sampler) is RandomSampler and sampler.generator is None:
-                # Drawn as the sampler would draw it in its first step. Reading the default generator's state instead
-                # would be wrong if another thread drew in between.
+                # Drawn as the sampler would draw it in its first step. Reading the default
+                # generator's state instead would be wrong if another thread drew in between.
                 order["seed"] = int(torch.empty((), dtype=torch.int64).random_().item())
             else:
                 order["default"] = generators.save(torch.default_generator)
         if self._elastic and self._resume.sampler is not None:
-            # Only now: torch may have called iter(sampler) twice, and the first call uses up an empty rest of an epoch.
+            # Only now: torch may have called iter(sampler) twice, and the first call uses up an
+            # empty rest of an epoch.
             samplers.load(self._index_sampler, self._resume.sampler["states"])
             torchs = iter(self._index_sampler)
         self._open(torchs, {"seed": order["seed"]} if "seed" in order else {})
@@ -129,8 +150,8 @@ class IndexStream:
     def _open(self, torchs: Iterator, order: Mapping[str, Any]) -> None:
         """Make the iterators ``_samples`` (of indices) and ``_batches`` (of lists of indices).
 
-        If *order* has a seed or a state of the default generator, the indices come from a copy of the sampler. The copy
-        has a generator of its own with this seed or state.
+        If *order* has a seed or a state of the default generator, the indices come from a copy of
+        the sampler. The copy has a generator of its own with this seed or state.
         """
         outer = self._index_sampler
         sampler = samplers.innermost(outer)
@@ -156,7 +177,9 @@ class IndexStream:
             self._samples.load_state_dict(copy.deepcopy(snapshot["states"][samplers.ITERATOR]))  # type: ignore[attr-defined]
 
     def _find_again(self, resume: SavedState) -> None:
-        """Rebuild the batch order saved in *resume*: draw again the batches that the saved run had drawn."""
+        """Rebuild the batch order saved in *resume*: draw again the batches that the saved run had
+        drawn.
+        """
         order, left = resume.order, None
         samplers.set_epochs(self._index_sampler, order["epochs"], distributed=True)
         nothing = resume.drawn == 0 and not resume.ended
@@ -180,7 +203,8 @@ class IndexStream:
                     left = self._generators.save()
         finally:
             generators.load(own)
-        if nothing:  # the order starts from the generators as they are now, if the saved state knew them
+        if nothing:
+            # the order starts from the generators as they are now, if the saved state knew them
             if resume.generators is None:
                 self._generators.load(order["generators"])
             self._begin(torchs)
@@ -192,7 +216,9 @@ class IndexStream:
         self._progress.drawing = False
 
     def _draw_again(self, resume: SavedState) -> tuple[bool, tuple[int, Any]]:
-        """Draw the saved batches again. Return (True if the sampler ended, (number, indices) of the last batch)."""
+        """Draw the saved batches again. Return (True if the sampler ended, (number, indices) of the
+        last batch).
+        """
         last: tuple[int, Any] = (-1, None)
         while resume.ended or self._drawn < resume.drawn:
             try:
@@ -201,7 +227,8 @@ class IndexStream:
                 checked = -1 if resume.last is None else resume.last["batch"]
                 if self._drawn < resume.handed_over or self._drawn <= checked:
                     raise ValueError(
-                        f"the sampler ended after {self._drawn} batches, but had given more when the "
+                        f"the sampler ended after {self._drawn} batches, but had given more "
+                        f"when the "
                         "state was made: was it saved with another dataset or sampler?"
                     ) from None
                 self._batches = iter(())
@@ -218,11 +245,14 @@ class IndexStream:
         return False, last
 
     def _step(self) -> Any:
-        """Draw the next batch's indices, which the caller must not change. If due, also save the samplers' states."""
+        """Draw the next batch's indices, which the caller must not change. If due, also save the
+        samplers' states.
+        """
         try:
             index = next(self._batches)  # type: ignore[arg-type]  # made by _open()
         except Exception as error:
-            self._drawn += not isinstance(error, StopIteration)  # the iterator counts a failure as a batch
+            # the iterator counts a failure as a batch
+            self._drawn += not isinstance(error, StopIteration)
             raise
         self._drawn += 1
         if self._every and self._drawn % self._every == 0:
@@ -230,14 +260,19 @@ class IndexStream:
             if is_stateful(self._samples):
                 parts[samplers.ITERATOR] = self._samples
             if parts:
-                new = {"drawn": self._drawn, "states": {name: state_of(part) for name, part in parts.items()}}
+                new = {
+                    "drawn": self._drawn,
+                    "states": {name: state_of(part) for name, part in parts.items()},
+                }
                 self._progress.snapshots = (*self._progress.snapshots, new)
-        # The sampler may reuse its object for the next batch while this one is still on its way to a worker thread, or
-        # in a queue that pickles it later.
+        # The sampler may reuse its object for the next batch while this one is still on its way to
+        # a worker thread, or in a queue that pickles it later.
         return _copied(index) if self._copies else index
 
     def _draw(self) -> Any:
-        """Draw the indices of the next batch, record the draw in the progress, and return the indices."""
+        """Draw the indices of the next batch, record the draw in the progress, and return the
+        indices.
+        """
         progress = self._progress
         progress.drawing = True
         try:
@@ -262,12 +297,17 @@ def _copied(index: Any) -> Any:
 
 
 def _check_order(index: Any, last: Mapping[str, Any]) -> None:
-    """Compare *index*, a batch drawn again, with the saved digest in *last*. Raise ``ValueError`` if they differ."""
+    """Compare *index*, a batch drawn again, with the saved digest in *last*. Raise ``ValueError``
+    if they differ.
+    """
     if last["digest"] is not None and samplers.digest(index) != last["digest"]:
         raise ValueError(
             f"the sampler does not give the order again that the state is from: batch "
-            f"{last['batch']} consists of other samples. Was the state saved with another dataset, sampler or seed? If "
-            "the sampler draws from the program's generators (torch's, NumPy's, Python's), give it a generator of its "
-            "own. If it draws as it yields, give it state_dict() and load_state_dict(); if its state changes during "
+            f"{last['batch']} consists of other samples. Was the state saved with another "
+            f"dataset, sampler or seed? If "
+            "the sampler draws from the program's generators (torch's, NumPy's, Python's), "
+            "give it a generator of its "
+            "own. If it draws as it yields, give it state_dict() and load_state_dict(); if its "
+            "state changes during "
             "the epoch, also give the DataLoader snapshot_every_n_steps=1"
         )

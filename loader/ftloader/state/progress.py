@@ -1,11 +1,12 @@
 """The progress of an epoch, which ``state_dict()`` reads.
 
-Only the thread inside the iterator's ``__next__`` or ``_reset`` writes the progress. Any thread or signal handler may
-read it at any time, even after the iterator is gone. No lock: each attribute is replaced as a whole by an immutable
-object. The progress refers neither to the iterator nor to the dataset.
+Only the thread inside the iterator's ``__next__`` or ``_reset`` writes the progress. Any thread or
+signal handler may read it at any time, even after the iterator is gone. No lock: each attribute is
+replaced as a whole by an immutable object. The progress refers neither to the iterator nor to the
+dataset.
 
-Batch numbers in a state count from the start of the epoch, also in a resumed epoch. A resumed iterator counts its own
-batches from 0.
+Batch numbers in a state count from the start of the epoch, also in a resumed epoch. A resumed
+iterator counts its own batches from 0.
 """
 
 import copy
@@ -18,13 +19,15 @@ from ftloader.state.samplers import digest
 
 # Plain tuples: making one for each batch costs a third of a named tuple.
 Drawn = tuple[int, int, Any]
-"""Number of batches drawn from the sampler; number and indices of the last of them (-1, None: none yet)."""
+"""Number of batches drawn from the sampler; number and indices of the last of them (-1, None: none
+yet).
+"""
 HandedOver = tuple[int, frozenset[int], tuple, tuple[Share, ...], int]
 """Batches that the consumer has been given: (number, ahead, datasets, shares, next worker).
 
-Map-style: all batches before *number*, and with ``in_order=False`` those in *ahead* too; *datasets* has the state of
-each worker process's dataset, or None before its first message. Iterable-style: each worker's share, and the worker
-whose turn is next."""
+Map-style: all batches before *number*, and with ``in_order=False`` those in *ahead* too; *datasets*
+has the state of each worker process's dataset, or None before its first message. Iterable-style:
+each worker's share, and the worker whose turn is next."""
 
 
 class EpochProgress:
@@ -34,9 +37,11 @@ class EpochProgress:
         loader: the result of ``describe_loader``.
         fixed: the parts of the state that do not change during the epoch.
         shares: the workers' shares of an iterable-style dataset.
-        copies: number of worker processes if the dataset is map-style and stateful, as each process has a copy; else 0.
+        copies: number of worker processes if the dataset is map-style and stateful, as each process
+            has a copy; else 0.
         turns: number of workers, if they take turns in building batches; else 0.
-        resume: the loaded state. If it is not from the middle of an epoch, only the datasets' states are used.
+        resume: the loaded state. If it is not from the middle of an epoch, only the datasets'
+            states are used.
         length: the result of ``samplers.resumed_length``.
     """
 
@@ -57,14 +62,19 @@ class EpochProgress:
         self._start, self._skips = resume.handed_over, tuple(sorted(resume.ahead))
         self._resumed_last = resume.last
         self._failed: list[tuple[int, int]] = []
-        self.ends: dict[int, Any] = {}  # by worker whose share has ended: the state of its dataset then, or None
+        # by worker whose share has ended: the state of its dataset then, or None
+        self.ends: dict[int, Any] = {}
         self.finished = False  # True once the iterator has raised StopIteration
-        self.drawing = False  # True while the sampler draws: its generators may be between two states
+        # True while the sampler draws: its generators may be between two states
+        self.drawing = False
         self.order = resume.order or {"generators": {}, "epochs": {}}  # see samplers
         self.drawn: Drawn = resume.drawn, -1, None
         self.ended = resume.ended  # True once the sampler has ended
-        # States of the samplers: the newest that is not ahead of the batches handed over, and all later ones.
-        self.snapshots: tuple[Mapping[str, Any], ...] = () if resume.sampler is None else (resume.sampler,)
+        # States of the samplers: the newest that is not ahead of the batches handed over, and all
+        # later ones.
+        self.snapshots: tuple[Mapping[str, Any], ...] = (
+            () if resume.sampler is None else (resume.sampler,)
+        )
         self._handed: HandedOver = (
             resume.handed_over,
             frozenset(resume.ahead),
@@ -76,7 +86,9 @@ class EpochProgress:
     # Written by the iterator
 
     def handed_over(self, number: int, worker_id: int = 0, state: Any = None) -> None:
-        """Record that batch *number* was handed over or wholly left out. *state*: dataset state sent with the batch."""
+        """Record that batch *number* was handed over or wholly left out. *state*: dataset state
+        sent with the batch.
+        """
         handed = self._handed
         for failed in self._failed:
             handed = self._after(handed, *failed)
@@ -86,10 +98,14 @@ class EpochProgress:
             self.snapshots = self.snapshots[1:]
 
     def failed(self, number: int, worker_id: int = 0) -> None:
-        """Record that batch *number* raised. It counts as handed over as soon as a later batch is handed over."""
+        """Record that batch *number* raised. It counts as handed over as soon as a later batch is
+        handed over.
+        """
         self._failed.append((number, worker_id))
 
-    def _after(self, handed: HandedOver, number: int, worker_id: int, state: Any = None) -> HandedOver:
+    def _after(
+        self, handed: HandedOver, number: int, worker_id: int, state: Any = None
+    ) -> HandedOver:
         batches, ahead, datasets, shares, next_worker = handed
         if self._turns:
             next_worker = (worker_id + 1) % self._turns
@@ -97,7 +113,13 @@ class EpochProgress:
             share = {**shares[worker_id], "batches": shares[worker_id]["batches"] + 1}
             if state is not None:
                 share |= {"snapshot": state, "snapshot_at": share["batches"], "after": 0}
-            return batches, ahead, datasets, (*shares[:worker_id], share, *shares[worker_id + 1 :]), next_worker
+            return (
+                batches,
+                ahead,
+                datasets,
+                (*shares[:worker_id], share, *shares[worker_id + 1 :]),
+                next_worker,
+            )
         if state is not None:
             datasets = (*datasets[:worker_id], state, *datasets[worker_id + 1 :])
         number += self._start
@@ -118,17 +140,27 @@ class EpochProgress:
         return self._handed[3]
 
     def next_shares(self) -> list[Share]:
-        """Return, by worker id, the descriptions of the workers' shares at the start of the next epoch."""
+        """Return, by worker id, the descriptions of the workers' shares at the start of the next
+        epoch.
+        """
         if self.fixed["dataset"] is None:  # a dataset without a state
             return [fresh_share()] * len(self.shares())
-        ends = [(self.ends.get(worker_id), share["batches"]) for worker_id, share in enumerate(self.shares())]
-        return [fresh_share(end, known=self.finished and end is not None, after=batches) for end, batches in ends]
+        ends = [
+            (self.ends.get(worker_id), share["batches"])
+            for worker_id, share in enumerate(self.shares())
+        ]
+        return [
+            fresh_share(end, known=self.finished and end is not None, after=batches)
+            for end, batches in ends
+        ]
 
     def _seen(self) -> tuple:
         return self.snapshots, self._handed, self.drawn, self.order, self.ended
 
     def state(self, capture: Callable[[], Mapping]) -> dict[str, Any]:
-        """Return a copy of the loader's state. ``capture()`` must return the states of the loader's generators."""
+        """Return a copy of the loader's state. ``capture()`` must return the states of the loader's
+        generators.
+        """
         while True:  # until no batch came in between
             snapshots, handed, drawn, order, ended = seen = self._seen()
             if all(map(operator.is_, seen, self._seen())):
@@ -153,6 +185,8 @@ class EpochProgress:
             workers=list(shares) or None,
             next_worker=next_worker,
             datasets=list(datasets) if any(datasets) else None,
-            last=self._resumed_last if drawn[1] < 0 else {"batch": drawn[1], "digest": digest(drawn[2])},
+            last=self._resumed_last
+            if drawn[1] < 0
+            else {"batch": drawn[1], "digest": digest(drawn[2])},
         )
         return copy.deepcopy(state)

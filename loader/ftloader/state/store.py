@@ -1,4 +1,6 @@
-"""Keeps a loader's state from one iterator to the next: a loaded state, or the progress of the latest epoch."""
+"""Keeps a loader's state from one iterator to the next: a loaded state, or the progress of the
+latest epoch.
+"""
 
 import copy
 from collections.abc import Mapping
@@ -14,17 +16,22 @@ from ftloader.state.samplers import OwnGenerators
 
 
 class StateStore:
-    """Holder of a loaded state or, once an iterator has started, of the progress of the latest epoch.
+    """Holder of a loaded state or, once an iterator has started, of the progress of the latest
+    epoch.
 
-    The store does not refer to the iterator. Copies and pickles of a loader get the loaded state, not the progress.
+    The store does not refer to the iterator. Copies and pickles of a loader get the loaded state,
+    not the progress.
 
-    ``_now``, a pair of loaded state and progress, is replaced in one step. The lock ``starting`` is held while an epoch
-    starts or a state between epochs is made: both use the random generators. It is reentrant: user code runs under it.
+    ``_now``, a pair of loaded state and progress, is replaced in one step. The lock ``starting`` is
+    held while an epoch starts or a state between epochs is made: both use the random generators. It
+    is reentrant: user code runs under it.
     """
 
     def __init__(self, loaded: tuple[Mapping[str, Any], states.SavedState] | None = None) -> None:
         self.starting = fork.rlock()
-        self._now: tuple[tuple[Mapping[str, Any], states.SavedState] | None, EpochProgress | None] = loaded, None
+        self._now: tuple[
+            tuple[Mapping[str, Any], states.SavedState] | None, EpochProgress | None
+        ] = loaded, None
 
     def __reduce__(self) -> tuple:
         return StateStore, (self._now[0],)
@@ -41,18 +48,24 @@ class StateStore:
         return self._now[1]
 
     def resumed_length(self, index_sampler: Any) -> int | None:
-        """Return ``samplers.resumed_length`` of the loaded state, or of the epoch that was started from it."""
+        """Return ``samplers.resumed_length`` of the loaded state, or of the epoch that was started
+        from it.
+        """
         loaded, progress = self._now
         if loaded is not None:
             return samplers.resumed_length(loaded[1], index_sampler)
         return None if progress is None or progress.finished else progress.length
 
     def began(self, progress: EpochProgress) -> None:
-        """Record *progress* as that of the latest epoch, and drop the loaded state, which has been used."""
+        """Record *progress* as that of the latest epoch, and drop the loaded state, which has been
+        used.
+        """
         self._now = None, progress
 
     def load(self, state: Mapping[str, Any], loader: Any) -> None:
-        """Check and keep *state* for the next iterator. If it is invalid, raise ``ValueError`` and change nothing."""
+        """Check and keep *state* for the next iterator. If it is invalid, raise ``ValueError`` and
+        change nothing.
+        """
         elastic = samplers.elastic(loader._index_sampler)
         if state == {}:
             if elastic is not None:
@@ -68,7 +81,8 @@ class StateStore:
         if any(state is not None for state in (resume.dataset, *(resume.datasets or ()))):
             states.require_stateful(loader.dataset, "dataset")
         if elastic is not None and not resume.mid_epoch and resume.sampler is not None:
-            # Or an error. The next iterator loads it again, since the program may have set another epoch until then.
+            # Or an error. The next iterator loads it again, since the program may have set another
+            # epoch until then.
             samplers.load(loader._index_sampler, resume.sampler["states"])
         # At once, since other loaders may draw from them before the next iterator is made.
         OwnGenerators(loader).load(resume.generators or {})
@@ -76,7 +90,9 @@ class StateStore:
         if not resume.mid_epoch:
             # Not later, so that the program may set another epoch before the next pass.
             if not is_iterable(loader):
-                samplers.set_epochs(loader._index_sampler, resume.order["epochs"], distributed=False)
+                samplers.set_epochs(
+                    loader._index_sampler, resume.order["epochs"], distributed=False
+                )
             elif loader.num_workers == 0 and resume.workers is not None:
                 if (snapshot := resume.workers[0]["snapshot"]) is not None:
                     if load_iterable(loader.dataset, snapshot["states"]["dataset"]):
@@ -108,8 +124,11 @@ class StateStore:
 
 
 def load_iterable(dataset: Any, state: Any) -> bool:
-    """Load *state* into *dataset*, unless the dataset is in that state already. Return True if it was loaded."""
-    # load_state_dict() may put a dataset into the middle of a pass, even with the state that the dataset has already.
+    """Load *state* into *dataset*, unless the dataset is in that state already. Return True if it
+    was loaded.
+    """
+    # load_state_dict() may put a dataset into the middle of a pass, even with the state that the
+    # dataset has already.
     if states.same(dataset.state_dict(), state):
         return False
     dataset.load_state_dict(copy.deepcopy(state))
@@ -117,11 +136,16 @@ def load_iterable(dataset: Any, state: Any) -> bool:
 
 
 def _between_epochs(loader: Any, progress: EpochProgress | None) -> dict[str, Any]:
-    """Return the state after the epoch of *progress*, or before the first epoch if *progress* is None."""
+    """Return the state after the epoch of *progress*, or before the first epoch if *progress* is
+    None.
+    """
     index_sampler = loader._index_sampler
     parts: dict[str, Any] = {"phase": "begin" if progress is None else "end", "dataset": None}
     if progress is not None and loader.persistent_workers:
-        parts["base_seed"], parts["epoch"] = progress.fixed["base_seed"], progress.fixed["epoch"] + 1
+        parts["base_seed"], parts["epoch"] = (
+            progress.fixed["base_seed"],
+            progress.fixed["epoch"] + 1,
+        )
     if progress is None or samplers.elastic(index_sampler) is not None:
         if stateful := samplers.stateful_samplers(index_sampler):
             parts["sampler"] = {"drawn": 0, "states": samplers.next_pass_states(stateful)}
@@ -134,26 +158,35 @@ def _between_epochs(loader: Any, progress: EpochProgress | None) -> dict[str, An
     else:
         parts["dataset"] = states.dataset_state(loader.dataset)
     parts["order"] = {"generators": {}, "epochs": samplers.epochs(index_sampler)}
-    state = states.make_state(states.describe_loader(loader), generators=OwnGenerators(loader).save(), **parts)
+    state = states.make_state(
+        states.describe_loader(loader), generators=OwnGenerators(loader).save(), **parts
+    )
     return copy.deepcopy(state)  # parts belong to the progress, which the next epoch uses
 
 
 def _check_samplers(resume: states.SavedState, loader: Any) -> None:
     """Raise ``ValueError`` if the samplers of *loader* cannot continue from the state *resume*."""
     index_sampler, order = loader._index_sampler, resume.order
-    for saved in (order["generators"], order.get("generators_at_iter", {}), resume.generators or {}):
+    for saved in (
+        order["generators"],
+        order.get("generators_at_iter", {}),
+        resume.generators or {},
+    ):
         OwnGenerators(loader).at(saved)  # or an error
     ranks = samplers.ranks(index_sampler)
     if resume.mid_epoch and (saved_ranks := order.get("ranks", ranks)) != ranks:
         raise ValueError(
-            f"the state is from the middle of an epoch that {saved_ranks} rank(s) share, and this loader's sampler "
-            f"divides it among {ranks}. Use ftloader.distributed.DistributedSampler, with which the number of ranks "
+            f"the state is from the middle of an epoch that {saved_ranks} rank(s) share, and "
+            f"this loader's sampler "
+            f"divides it among {ranks}. Use ftloader.distributed.DistributedSampler, with "
+            f"which the number of ranks "
             "may change, or a state from between two epochs, or the same number of ranks"
         )
     inner = samplers.innermost(index_sampler)
     if ("seed" in order or "default" in order) and not samplers.draws_from_default(inner):
         raise ValueError(
-            "the state comes from a loader with shuffle=True (or another of torch's random samplers), and this one has "
+            "the state comes from a loader with shuffle=True (or another of torch's random "
+            "samplers), and this one has "
             f"a {type(inner).__name__}: create it with the same sampler"
         )
     if resume.sampler is not None:

@@ -18,17 +18,20 @@ def choose_workers(loader: Any) -> tuple[bool, list[UserObjects] | None]:
 
     None in place of the list: the objects have not been made yet, or are not needed.
     """
-    # "auto" chooses for each iterator, since a dataset may have opened a file, and tells the logger ``ftloader``.
+    # "auto" chooses for each iterator, since a dataset may have opened a file, and tells the logger
+    # ``ftloader``.
     if loader.worker_method != "auto":
         return loader.worker_method == "thread", None
     reason, copies = reason_against_threads(loader), None
     if reason is None:
-        # A saved state is loaded into the dataset before the workers' copies are made. So with a state, only one copy
-        # is made here, to test that copying works.
+        # A saved state is loaded into the dataset before the workers' copies are made. So with a
+        # state, only one copy is made here, to test that copying works.
         resumes = loader._shared.states.saved is not NOTHING
         objects = UserObjects(loader.dataset, loader.collate_fn, loader.worker_init_fn)
         try:
-            copies = copies_for_workers(objects, loader._dataset_kind, 1 if resumes else loader.num_workers)
+            copies = copies_for_workers(
+                objects, loader._dataset_kind, 1 if resumes else loader.num_workers
+            )
         except TypeError as error:
             reason = str(error)
         if resumes:
@@ -39,7 +42,9 @@ def choose_workers(loader: Any) -> tuple[bool, list[UserObjects] | None]:
 
 
 def reason_against_threads(loader: Any) -> str | None:
-    """Return the reason why "auto" chooses processes, or None. The caller must check that copying the dataset works."""
+    """Return the reason why "auto" chooses processes, or None. The caller must check that copying
+    the dataset works.
+    """
     if loader.multiprocessing_context is not None:
         return "multiprocessing_context is given"
     if sys._is_gil_enabled():
@@ -50,16 +55,21 @@ def reason_against_threads(loader: Any) -> str | None:
 
 
 def check_thread_arguments(worker_method: Any, multiprocessing_context: Any, dataset: Any) -> None:
-    """Raise ``ValueError`` if *worker_method* is "thread" and one of the other arguments does not allow threads."""
+    """Raise ``ValueError`` if *worker_method* is "thread" and one of the other arguments does not
+    allow threads.
+    """
     if worker_method != "thread":
         return
     if multiprocessing_context is not None:
         raise ValueError(
-            "multiprocessing_context says how worker processes are started, but worker_method='thread' uses none: "
+            "multiprocessing_context says how worker processes are started, but "
+            "worker_method='thread' uses none: "
             "leave it out, or use worker_method='process' (or 'auto', which then uses processes)"
         )
     if isinstance(dataset, (IterDataPipe, MapDataPipe)):
         raise ValueError(
-            "an IterDataPipe or MapDataPipe cannot be loaded by worker threads: use worker_method='process' (or "
-            "'auto', which then uses processes), or write the pipeline as a Dataset or IterableDataset"
+            "an IterDataPipe or MapDataPipe cannot be loaded by worker threads: use "
+            "worker_method='process' (or "
+            "'auto', which then uses processes), or write the pipeline as a Dataset or "
+            "IterableDataset"
         )

@@ -1,14 +1,20 @@
-"""Makes deep copies of an iterable-style dataset, ``collate_fn`` and ``worker_init_fn`` for each worker thread.
+"""Makes deep copies of an iterable-style dataset, ``collate_fn`` and ``worker_init_fn`` for each
+worker thread.
 
-In a worker process everything is a copy, and datasets rely on that. The copies here are made as ``pickle`` makes them
-(``__reduce_ex__``, ``__getstate__``), except that a lock becomes a new, free lock. A copy shares with the original:
+In a worker process everything is a copy, and datasets rely on that. The copies here are made as
+``pickle`` makes them (``__reduce_ex__``, ``__getstate__``), except that a lock becomes a new, free
+lock. A copy shares with the original:
 
-- classes, modules and functions, importable or not; but the variables in a function's closure are copied;
+- classes, modules and functions, importable or not; but the variables in a function's closure are
+    copied;
 - an ``object()``, which has nothing but its identity, and the program's random generators;
-- memory that no worker can change: read-only arrays, if the array that owns the memory is read-only too;
-- objects that worker processes share too: memory maps, tensors in shared memory (``share_memory_()``) or on a GPU, the
-  events, locks, queues and values of ``multiprocessing``, and arrays on their memory;
-- the parameters of a model, which a ``collate_fn`` may hold: they are large, and workers only read them.
+- memory that no worker can change: read-only arrays, if the array that owns the memory is read-only
+    too;
+- objects that worker processes share too: memory maps, tensors in shared memory
+  (``share_memory_()``) or on a GPU, the events, locks, queues and values of ``multiprocessing``,
+  and arrays on their memory;
+- the parameters of a model, which a ``collate_fn`` may hold: they are large, and workers only read
+    them.
 """
 
 import copy
@@ -44,15 +50,19 @@ class UserObjects(NamedTuple):
 
 
 def copies_for_workers(original: UserObjects, dataset_kind: int, count: int) -> list[UserObjects]:
-    """Return the user objects of each of *count* workers: the originals if the dataset is map-style, else deep copies.
+    """Return the user objects of each of *count* workers: the originals if the dataset is
+    map-style, else deep copies.
 
     Raise ``TypeError`` if an object cannot be copied.
     """
-    # The workers of a map-style dataset share the original. Those of an iterable-style dataset get a deep copy each, as
-    # processes do.
+    # The workers of a map-style dataset share the original. Those of an iterable-style dataset get
+    # a deep copy each, as processes do.
     if dataset_kind == DatasetKind.Map:
         return [original] * count
-    parts = {type(original.dataset).__name__: original.dataset, "worker_init_fn or collate_fn": original[1:]}
+    parts = {
+        type(original.dataset).__name__: original.dataset,
+        "worker_init_fn or collate_fn": original[1:],
+    }
     file = io.BytesIO()
     pickler = _Pickler(file)
     try:
@@ -68,25 +78,33 @@ def copies_for_workers(original: UserObjects, dataset_kind: int, count: int) -> 
             copies.append(UserObjects(dataset, *functions))
     except Exception as error:
         raise TypeError(
-            f"{name} cannot be copied ({text_of(error)}), and each worker thread needs its own copy of an "
-            "iterable-style dataset and of the functions that come with it. Open files, connections and generators in "
-            "__iter__, give what holds them a __getstate__ that leaves them out, or use worker_method='process'"
+            f"{name} cannot be copied ({text_of(error)}), and each worker thread needs its own "
+            f"copy of an "
+            "iterable-style dataset and of the functions that come with it. Open files, "
+            "connections and generators in "
+            "__iter__, give what holds them a __getstate__ that leaves them out, or use "
+            "worker_method='process'"
         ) from error
     return copies
 
 
 class _Shared(NamedTuple):
-    """Wrapper that keeps ``_Pickler`` from copying a value: the copied object refers to the original value."""
+    """Wrapper that keeps ``_Pickler`` from copying a value: the copied object refers to the
+    original value.
+    """
 
     value: Any
 
 
 class _Pickler(pickle.Pickler):
-    """Pickler that puts arrays, tensors and shared objects into the list ``apart``, not into the pickle. Used once."""
+    """Pickler that puts arrays, tensors and shared objects into the list ``apart``, not into the
+    pickle. Used once.
+    """
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self.apart: list[tuple[Any, bool]] = []  # objects set aside; True: the copy shares it with the original
+        # objects set aside; True: the copy shares it with the original
+        self.apart: list[tuple[Any, bool]] = []
 
     def persistent_id(self, value: Any) -> int | None:
         kind = type(value)
@@ -113,22 +131,31 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Unpickler that makes one copy of an object from its pickle and from what ``_Pickler`` left out of the pickle."""
+    """Unpickler that makes one copy of an object from its pickle and from what ``_Pickler`` left
+    out of the pickle.
+    """
 
     def __init__(self, file: io.BytesIO, apart: list[tuple[Any, bool]]) -> None:
         super().__init__(file)
         self._apart = apart
-        self._copied: dict[int, Any] = {}  # deepcopy's memo: views of one memory are views of one copy
+        # deepcopy's memo: views of one memory are views of one copy
+        self._copied: dict[int, Any] = {}
 
     def persistent_load(self, number: int) -> Any:
         value, shared = self._apart[number]
         if shared:
             return value
-        return _copied_array(value, self._copied) if type(value) is np.ndarray else copy.deepcopy(value, self._copied)
+        return (
+            _copied_array(value, self._copied)
+            if type(value) is np.ndarray
+            else copy.deepcopy(value, self._copied)
+        )
 
 
 def _is_shared(value: Any) -> bool:
-    """Return True if copies share *value* with the original, as listed in this module's docstring."""
+    """Return True if copies share *value* with the original, as listed in this module's
+    docstring.
+    """
     if type(value) is types.FunctionType:
         return value.__closure__ is None
     if is_a(value, (type, types.ModuleType)) or type(value) is object:
@@ -137,7 +164,11 @@ def _is_shared(value: Any) -> bool:
         return _lies_on_shared_memory(value)
     if is_a(value, torch.Tensor):
         is_parameter = isinstance(value, torch.nn.Parameter)
-        return value.layout is torch.strided and not value.is_nested and (is_parameter or value.is_shared())
+        return (
+            value.layout is torch.strided
+            and not value.is_nested
+            and (is_parameter or value.is_shared())
+        )
     if is_a(value, _CTYPES):
         return hasattr(value, "_wrapper")  # multiprocessing.sharedctypes made it
     return str(type(value).__module__).startswith(_SHARED_BY_PROCESSES) or any(
@@ -146,7 +177,9 @@ def _is_shared(value: Any) -> bool:
 
 
 def _lies_on_shared_memory(array: np.ndarray) -> bool:
-    """Return True if copies may share the memory of *array*: worker processes would too, or it is read-only."""
+    """Return True if copies may share the memory of *array*: worker processes would too, or it is
+    read-only.
+    """
     value: Any = array
     read_only = True
     while True:
@@ -165,7 +198,9 @@ def _lies_on_shared_memory(array: np.ndarray) -> bool:
 
 
 def _base(array: np.ndarray) -> Any:
-    """Return the object of which *array* is a view, or None. Skip the helper object that ``as_strided`` inserts."""
+    """Return the object of which *array* is a view, or None. Skip the helper object that
+    ``as_strided`` inserts.
+    """
     base: Any = array.base
     return base.base if type(base).__name__ == "DummyArray" else base
 
@@ -184,8 +219,12 @@ def _copied_array(array: np.ndarray, memo: dict[int, Any]) -> np.ndarray:
     return view
 
 
-def _function(original: types.FunctionType, closure: tuple[types.CellType, ...]) -> types.FunctionType:
-    new = types.FunctionType(original.__code__, original.__globals__, original.__name__, original.__defaults__, closure)
+def _function(
+    original: types.FunctionType, closure: tuple[types.CellType, ...]
+) -> types.FunctionType:
+    new = types.FunctionType(
+        original.__code__, original.__globals__, original.__name__, original.__defaults__, closure
+    )
     new.__kwdefaults__, new.__qualname__ = original.__kwdefaults__, original.__qualname__
     new.__dict__.update(original.__dict__)
     return new

@@ -1,4 +1,6 @@
-"""Makes the ``WorkerInfo`` of worker threads, which ``compat.patch`` lets torch's ``get_worker_info()`` return."""
+"""Makes the ``WorkerInfo`` of worker threads, which ``compat.patch`` lets torch's
+``get_worker_info()`` return.
+"""
 
 from typing import Any
 
@@ -13,7 +15,9 @@ __all__ = ["WorkerInfo", "acting_as", "describe_worker", "get_worker_info"]
 
 
 class _Generators:
-    """Value of ``WorkerInfo.rng`` in worker threads: the generators of the sample that the thread is loading."""
+    """Value of ``WorkerInfo.rng`` in worker threads: the generators of the sample that the thread
+    is loading.
+    """
 
     @property
     def torch_generator(self) -> torch.Generator | None:
@@ -21,6 +25,12 @@ class _Generators:
 
 
 def describe_worker(number: int, num_workers: int, seed: int, dataset: Any) -> WorkerInfo:
-    """Return a worker thread's ``WorkerInfo``, which torch's ``thread_safe_generator`` can use, where torch has one."""
-    more = {"worker_method": "thread", "rng": _Generators()} if hasattr(torch.random, "thread_safe_generator") else {}
+    """Return a worker thread's ``WorkerInfo``, which torch's ``thread_safe_generator`` can use,
+    where torch has one.
+    """
+    more = (
+        {"worker_method": "thread", "rng": _Generators()}
+        if hasattr(torch.random, "thread_safe_generator")
+        else {}
+    )
     return WorkerInfo(id=number, num_workers=num_workers, seed=seed, dataset=dataset, **more)

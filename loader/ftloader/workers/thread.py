@@ -1,7 +1,8 @@
 """The body of a worker thread, and the messages between the consumer and its workers.
 
-Only the worker uses its ``WorkerContext``. Between two tasks the worker's thread refers to no user-supplied object, so
-an iterator in a reference cycle through the dataset can be collected while its workers wait.
+Only the worker uses its ``WorkerContext``. Between two tasks the worker's thread refers to no
+user-supplied object, so an iterator in a reference cycle through the dataset can be collected while
+its workers wait.
 """
 
 import contextlib
@@ -36,9 +37,11 @@ from ftloader.workers.info import acting_as, describe_worker
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Message to a worker: build *batch* (a ``WholeBatch``) or help to build it (a ``SharedBatch``).
+    """Message to a worker: build *batch* (a ``WholeBatch``) or help to build it (a
+    ``SharedBatch``).
 
-    *contexts* has each worker's context, by worker id. The message is sent once per worker that may help.
+    *contexts* has each worker's context, by worker id. The message is sent once per worker that may
+    help.
     """
 
     contexts: tuple[Any, ...]
@@ -58,7 +61,9 @@ class Command(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Message to the consumer: the outcome of a batch. Sent once for each batch, unless its epoch is cancelled."""
+    """Message to the consumer: the outcome of a batch. Sent once for each batch, unless its epoch
+    is cancelled.
+    """
 
     epoch: Epoch
     number: int
@@ -67,7 +72,9 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """Message to the consumer: this worker failed to start or, if *task_lost*, ended in the middle of a task."""
+    """Message to the consumer: this worker failed to start or, if *task_lost*, ended in the middle
+    of a task.
+    """
 
     worker_id: int
     exception: BaseException
@@ -76,7 +83,9 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """Settings that all workers of one iterator share: the loader's arguments, and the epoch to start with."""
+    """Settings that all workers of one iterator share: the loader's arguments, and the epoch to
+    start with.
+    """
 
     settings: BatchSettings
     dataset_kind: int
@@ -91,22 +100,30 @@ class WorkerConfig:
 
 
 class WorkerContext:
-    """User objects, ``WorkerInfo`` and fetcher of one worker. The consumer makes this and sends it with each task."""
+    """User objects, ``WorkerInfo`` and fetcher of one worker. The consumer makes this and sends it
+    with each task.
+    """
 
     def __init__(self, config: WorkerConfig, worker_id: int, own: UserObjects) -> None:
         self.config = config
         self._worker_id = worker_id
         self.dataset, collate_fn, self._worker_init_fn = own
         self._settings = replace(config.settings, collate_fn=collate_fn)
-        self.within = own_context().run  # calls a function with a copy of the consumer's context variables
-        self.share = config.states[worker_id].share  # None once a batch has been built from the share
+        # calls a function with a copy of the consumer's context variables
+        self.within = own_context().run
+        # None once a batch has been built from the share
+        self.share = config.states[worker_id].share
         self._epoch: Epoch | None = None
         self._fetcher: Fetcher | None = None
         self.times = config.times[worker_id]
-        self.info = describe_worker(worker_id, config.num_workers, config.base_seed + worker_id, own.dataset)
+        self.info = describe_worker(
+            worker_id, config.num_workers, config.base_seed + worker_id, own.dataset
+        )
 
     def start_up(self) -> None:
-        """Select the device to pin memory for, and run ``worker_init_fn``. Called once per worker."""
+        """Select the device to pin memory for, and run ``worker_init_fn``. Called once per
+        worker.
+        """
         config = self.config
         if config.pin_memory_device_index is not None:
             torch.accelerator.set_device_index(config.pin_memory_device_index)
@@ -119,17 +136,23 @@ class WorkerContext:
             raise without_stop_iteration(error, "worker_init_fn") from error
 
     def fetcher(self, epoch: Epoch) -> Fetcher | None:
-        """Return this worker's fetcher for *epoch*; None if making a fetcher has failed in this epoch."""
+        """Return this worker's fetcher for *epoch*; None if making a fetcher has failed in this
+        epoch.
+        """
         if epoch is self._epoch:
             return self._fetcher
-        # If making the fetcher fails, this worker answers all later tasks of the epoch with "ended".
+        # If making the fetcher fails, this worker answers all later tasks of the epoch with
+        # "ended".
         self._epoch, self._fetcher = epoch, None
         config, share = self.config, self.share
         if config.dataset_kind == DatasetKind.Map:
             self._fetcher = MapFetcher(self._settings, self.dataset)
             return self._fetcher
-        if share is not None and epoch.number != config.epoch_number:  # that epoch was left before a batch was built
-            share = fresh_share((share["snapshot"] or {"states": {}})["states"].get("dataset"), after=share["after"])
+        if share is not None and epoch.number != config.epoch_number:
+            # that epoch was left before a batch was built
+            share = fresh_share(
+                (share["snapshot"] or {"states": {}})["states"].get("dataset"), after=share["after"]
+            )
         state = replace(config.states[self._worker_id], share=share)
         self._fetcher = IterableFetcher(self._settings, self.dataset, self._worker_id, state)
         return self._fetcher
@@ -145,7 +168,9 @@ class WholeBatch:
         self.claimed = False  # True once a worker has begun
 
     def build(self, context: WorkerContext) -> Fetched:
-        """Build and return the batch. Raise ``Cancelled`` if its epoch is cancelled, or an exception of user code."""
+        """Build and return the batch. Raise ``Cancelled`` if its epoch is cancelled, or an
+        exception of user code.
+        """
         self.claimed = True
         try:
             fetcher = context.fetcher(self.epoch)
@@ -171,7 +196,9 @@ def run_worker(
     results: "weakref.ref[SimpleQueue[Result | Departure | None]]",
     started_up: "SimpleQueue[None]",
 ) -> None:
-    """Run ``worker_init_fn``, put None into *started_up*, then execute *tasks*. *start* is [worker's context]."""
+    """Run ``worker_init_fn``, put None into *started_up*, then execute *tasks*. *start* is
+    [worker's context].
+    """
     # *start* is a list, which is emptied here, since a Thread keeps its arguments while it runs.
     process = os.getpid()
     started = False
@@ -179,7 +206,8 @@ def run_worker(
         keep_freed_memory()
         _limit_intra_op_threads()
         context = start.pop()
-        # Made by this thread, so that reference counts and cache lines are its own, without the GIL.
+        # Made by this thread, so that reference counts and cache lines are its own, without the
+        # GIL.
         times = WorkerTimes().add(context.config.times[worker_id])
         context.times = context.config.times[worker_id] = times
         try:
@@ -204,9 +232,16 @@ def send(results: weakref.ref, message: Result | Departure | None) -> None:
 
 
 def _serve(
-    worker_id: int, times: WorkerTimes, tasks: SimpleQueue, parking: SimpleQueue, results: weakref.ref, process: int
+    worker_id: int,
+    times: WorkerTimes,
+    tasks: SimpleQueue,
+    parking: SimpleQueue,
+    results: weakref.ref,
+    process: int,
 ) -> None:
-    """Execute tasks until a ``Command.END`` comes. Few calls lie between here and ``dataset[i]``: each costs time."""
+    """Execute tasks until a ``Command.END`` comes. Few calls lie between here and ``dataset[i]``:
+    each costs time.
+    """
     # Of earlier workers with this number.
     cpu, queued = times.cpu - time.thread_time(), times.queued - seconds_queued()
     faults = times.faults - faults_of_this_thread()
@@ -253,14 +288,18 @@ def _serve(
             annotate(outcome.exception, f"in loader worker thread {worker_id}, {building}")
         if outcome is not None:
             send(results, Result(task.batch.epoch, task.number, outcome))
-        # The frames in the traceback of a failure refer to this one (f_back). A local that led to the failure would
-        # close a reference cycle around the batch and the dataset. And a waiting worker refers to no user object.
+        # The frames in the traceback of a failure refer to this one (f_back). A local that led to
+        # the failure would close a reference cycle around the batch and the dataset. And a waiting
+        # worker refers to no user object.
         task = context = outcome = None
 
 
 def _end_if_forked(process: int) -> None:
-    """End this process if it is a child that user code has forked, so that its id is not *process*."""
-    # ``os._exit``, since at the end of the thread the C library would run destructors that may never return (torch's).
+    """End this process if it is a child that user code has forked, so that its id is not
+    *process*.
+    """
+    # ``os._exit``, since at the end of the thread the C library would run destructors that may
+    # never return (torch's).
     if os.getpid() != process:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # None, or closed
@@ -270,26 +309,34 @@ def _end_if_forked(process: int) -> None:
 
 # Symbols of the libraries that torch links are found through torch's own.
 _library = ctypes.CDLL(LIBRARY)
-_setters = [getattr(_library, name, None) for name in ("omp_set_num_threads", "MKL_Set_Num_Threads_Local")]
+_setters = [
+    getattr(_library, name, None) for name in ("omp_set_num_threads", "MKL_Set_Num_Threads_Local")
+]
 
 
 def _limit_intra_op_threads() -> None:
     """Make torch's operations in this thread use one CPU thread, as in torch's worker processes."""
-    # OpenMP and MKL are set directly: torch.set_num_threads(1) would also set the default of all new threads.
-    torch.get_num_threads()  # initialises the thread's settings, which would else overwrite these later
+    # OpenMP and MKL are set directly: torch.set_num_threads(1) would also set the default of all
+    # new threads. initialises the thread's settings, which would else overwrite these later
+    torch.get_num_threads()
     for set_number in filter(None, _setters):
         set_number(1)
 
 
 def consumer_modes() -> Callable[[], None]:
-    """Return a function that gives the worker thread that calls it the torch modes of the present thread.
+    """Return a function that gives the worker thread that calls it the torch modes of the present
+    thread.
 
     The modes are gradients, autocast and default device.
     """
-    # A new thread starts with gradients on, no autocast and the CPU as default device; a forked process does not.
-    # ``inference_mode`` becomes ``no_grad``, so that batches are ordinary tensors.
+    # A new thread starts with gradients on, no autocast and the CPU as default device; a forked
+    # process does not. ``inference_mode`` becomes ``no_grad``, so that batches are ordinary
+    # tensors.
     gradients = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
-    autocast = [(name, torch.is_autocast_enabled(name), torch.get_autocast_dtype(name)) for name in ("cpu", "cuda")]
+    autocast = [
+        (name, torch.is_autocast_enabled(name), torch.get_autocast_dtype(name))
+        for name in ("cpu", "cuda")
+    ]
     device = torch.get_default_device()
 
     def adopt() -> None:
@@ -297,7 +344,8 @@ def consumer_modes() -> Callable[[], None]:
         for name, enabled, dtype in autocast:
             torch.set_autocast_enabled(name, enabled)
             torch.set_autocast_dtype(name, dtype)
-        # The cache of cast weights belongs to the process and is emptied on leaving autocast, which workers never do.
+        # The cache of cast weights belongs to the process and is emptied on leaving autocast, which
+        # workers never do.
         torch.set_autocast_cache_enabled(False)
         if device.type != "cpu":
             device.__enter__()
@@ -306,7 +354,9 @@ def consumer_modes() -> Callable[[], None]:
 
 
 def own_context() -> contextvars.Context:
-    """Return a copy, for one worker, of this thread's context variables. The ``decimal`` context is copied too."""
+    """Return a copy, for one worker, of this thread's context variables. The ``decimal`` context is
+    copied too.
+    """
     # NumPy's ``errstate`` is such a variable.
     context = contextvars.copy_context()
     if "decimal" in sys.modules:

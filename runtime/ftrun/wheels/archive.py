@@ -1,4 +1,5 @@
-"""Download of the extension modules in a wheel on a server. Only these and the wheel's ZIP directory are fetched.
+"""Download of the extension modules in a wheel on a server. Only these and the wheel's ZIP
+directory are fetched.
 
 If the server ignores range requests, the whole wheel is fetched into a temporary file.
 """
@@ -32,13 +33,16 @@ _MOST_IN_DIRECTORY = 64 << 20
 _MOST_MEMBERS = 200_000
 _MOST_MODULES = 5_000
 # With the tag of an interpreter or of a stable ABI, or without: then it may also be a library.
-_EXTENSION = re.compile(r"(?:.*/)?[^./]+(?:\.cpython-(?P<cpython>\d+t?)-[\w-]+|\.(?P<stable>abi3t?))?\.so")
+_EXTENSION = re.compile(
+    r"(?:.*/)?[^./]+(?:\.cpython-(?P<cpython>\d+t?)-[\w-]+|\.(?P<stable>abi3t?))?\.so"
+)
 # torchaudio has modules in a folder lib.
 _LIBRARY = re.compile(r"(?:.*/)?(?:(?:[^/]+\.libs|lib64|bin)/[^/]+|libs?/lib[^/]+)", re.DOTALL)
 
 
 def received(answer: requests.Response, most: int, decoded: bool = False) -> bytes:
-    """Return up to *most* bytes of the body of a streamed answer. If *decoded* is true, unpack a compressed body.
+    """Return up to *most* bytes of the body of a streamed answer. If *decoded* is true, unpack a
+    compressed body.
 
     Raises urllib3's ``HTTPError`` if the body ends too early, or takes more than ten minutes.
     """
@@ -56,7 +60,9 @@ def received(answer: requests.Response, most: int, decoded: bool = False) -> byt
 
 
 class _Failed(Exception):
-    """A request failed; ``__cause__`` says why. Not an OSError, which zipfile would report as a damaged archive."""
+    """A request failed; ``__cause__`` says why. Not an OSError, which zipfile would report as a
+    damaged archive.
+    """
 
 
 class _Ranges(io.RawIOBase):
@@ -91,18 +97,24 @@ class _Ranges(io.RawIOBase):
         return self._position
 
     def fetch(self, begin: int, length: int) -> None:
-        """Fetch *length* bytes, starting at offset *begin*, in one request; keep them for the next reads."""
+        """Fetch *length* bytes, starting at offset *begin*, in one request; keep them for the next
+        reads.
+        """
         length = min(length, self._size - begin)
         if not 0 < length <= _MOST_AT_ONCE:
             raise BadArchive(f"a part of it takes {length} bytes")
         try:
-            answer = self._session.get(self._url, headers=_range(begin, length), stream=True, timeout=TIMEOUT)
+            answer = self._session.get(
+                self._url, headers=_range(begin, length), stream=True, timeout=TIMEOUT
+            )
         except requests.RequestException as error:
             raise _Failed from error
         with answer:
             data = _part(answer, begin, length)
         if len(data) != length:
-            raise BadArchive(f"the server did not send the bytes from {begin} on ({answer.status_code})")
+            raise BadArchive(
+                f"the server did not send the bytes from {begin} on ({answer.status_code})"
+            )
         self._begin, self._fetched = begin, data
 
     def readinto(self, buffer) -> int:
@@ -145,10 +157,12 @@ def _range(begin: int, length: int) -> dict[str, str]:
 
 
 def extensions(session: requests.Session, url: str, abi: str) -> Iterator[tuple[str, bytes]]:
-    """Yield (dotted name, content) of each extension module for *abi* (such as ``cp313t``) in the wheel at *url*.
+    """Yield (dotted name, content) of each extension module for *abi* (such as ``cp313t``) in the
+    wheel at *url*.
 
-    A ``.so`` file without a tag in its name may be a module or a library, and is yielded too. Raises ``BadArchive``;
-    or ``requests.RequestException`` if the server cannot be reached or refuses.
+    A ``.so`` file without a tag in its name may be a module or a library, and is yielded too.
+    Raises ``BadArchive``; or ``requests.RequestException`` if the server cannot be reached or
+    refuses.
     """
     try:
         with contextlib.ExitStack() as stack:
@@ -160,12 +174,23 @@ def extensions(session: requests.Session, url: str, abi: str) -> Iterator[tuple[
         raise
     except _Failed as error:
         raise error.__cause__ or error from None
-    # RuntimeError: an encryption. HTTPError: an answer that ends too early or is late, read from requests' raw answer.
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OSError, HTTPError) as error:
+    # RuntimeError: an encryption. HTTPError: an answer that ends too early or is late, read from
+    # requests' raw answer.
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        RuntimeError,
+        ValueError,
+        OSError,
+        HTTPError,
+    ) as error:
         raise BadArchive(str(error) or type(error).__name__) from error
 
 
-def _open(session: requests.Session, url: str, stack: contextlib.ExitStack) -> tuple[_Reader, _Ranges | None]:
+def _open(
+    session: requests.Session, url: str, stack: contextlib.ExitStack
+) -> tuple[_Reader, _Ranges | None]:
     answer = session.get(url, headers=_range(0, 1), stream=True, timeout=TIMEOUT)
     stack.enter_context(answer)
     answer.raise_for_status()
@@ -184,7 +209,9 @@ def _open(session: requests.Session, url: str, stack: contextlib.ExitStack) -> t
     return _Reader(file, _PART), None
 
 
-def _modules(archive: zipfile.ZipFile, ranges: _Ranges | None, abi: str) -> Iterator[tuple[str, bytes]]:
+def _modules(
+    archive: zipfile.ZipFile, ranges: _Ranges | None, abi: str
+) -> Iterator[tuple[str, bytes]]:
     members = _members(archive, abi)
     fetched = 0  # offset up to which the file is fetched
     for number, member in enumerate(members):
@@ -200,12 +227,16 @@ def _modules(archive: zipfile.ZipFile, ranges: _Ranges | None, abi: str) -> Iter
 
 
 def _end(member: zipfile.ZipInfo) -> int:
-    """Return an offset at or after the end of *member*. The ZIP directory does not say where a member ends exactly."""
+    """Return an offset at or after the end of *member*. The ZIP directory does not say where a
+    member ends exactly.
+    """
     return member.header_offset + member.compress_size + len(member.filename) + 1024
 
 
 def _group_end(members: list[zipfile.ZipInfo]) -> int:
-    """Return the end of the first members that are close enough to each other to be fetched at once."""
+    """Return the end of the first members that are close enough to each other to be fetched at
+    once.
+    """
     begin = members[0].header_offset
     end = _end(members[0])
     for member in members[1:]:
@@ -216,7 +247,9 @@ def _group_end(members: list[zipfile.ZipInfo]) -> int:
 
 
 def _members(archive: zipfile.ZipFile, abi: str) -> list[zipfile.ZipInfo]:
-    """Return the members that may be extension modules for *abi*, in the order of their offsets in the file."""
+    """Return the members that may be extension modules for *abi*, in the order of their offsets in
+    the file.
+    """
     members = archive.infolist()
     if len(members) > _MOST_MEMBERS:
         raise BadArchive(f"{len(members)} files")
@@ -226,11 +259,14 @@ def _members(archive: zipfile.ZipFile, abi: str) -> list[zipfile.ZipInfo]:
 
 
 def _check_modules(modules: list[zipfile.ZipInfo]) -> None:
-    """Raise BadArchive if there are too many modules, or if they are too large or packed in an unusual way."""
+    """Raise BadArchive if there are too many modules, or if they are too large or packed in an
+    unusual way.
+    """
     if len(modules) > _MOST_MODULES:
         raise BadArchive(f"over {_MOST_MODULES} modules")
     for member in modules:
-        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others may unpack to any size
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            # others may unpack to any size
             raise BadArchive(f"{member.filename} is compressed by method {member.compress_type}")
     sizes = [member.file_size for member in modules]
     if sum(sizes) > _MOST_IN_MODULES or max(sizes, default=0) > _MOST_AT_ONCE:

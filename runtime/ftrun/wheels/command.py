@@ -1,4 +1,6 @@
-"""`./twins info --requirements`: reads packages' wheels and prints which of the packages turn the GIL on."""
+"""`./twins info --requirements`: reads packages' wheels and prints which of the packages turn the
+GIL on.
+"""
 
 from __future__ import annotations
 
@@ -35,17 +37,21 @@ _AT_ONCE = 8  # projects; each waits for the index most of the time
 def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path | None) -> int:
     """Find out which of the packages that *arguments* name turn the GIL on, and print the answers.
 
-    Return the exit status: 1 if a package turns the GIL on, else 2 if one could not be judged, else 3 if one is unclear
-    or has no wheel, else 0.
+    Return the exit status: 1 if a package turns the GIL on, else 2 if one could not be judged, else
+    3 if one is unclear or has no wheel, else 0.
 
     Args:
         arguments: files and requirements, as for ``ftrun.wheels.requirements.read``.
         as_json: print one JSON object instead of a table.
-        import_too: also import the packages in this interpreter, after installing them into a temporary folder.
+        import_too: also import the packages in this interpreter, after installing them into a
+            temporary folder.
         cache: the folder for uv and its cache; None for a temporary one.
     """
     if import_too and this_twin() == "gil":
-        print("info: --import needs a free-threaded Python: `./twins info`, or the image ft-env", file=sys.stderr)
+        print(
+            "info: --import needs a free-threaded Python: `./twins info`, or the image ft-env",
+            file=sys.stderr,
+        )
         return 2
     try:
         contents = read(arguments)
@@ -71,13 +77,17 @@ def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path | Non
     return survey.exit_status
 
 
-def _survey(contents: Contents, import_too: bool, cache: Path, interruption: Interruption) -> Survey:
+def _survey(
+    contents: Contents, import_too: bool, cache: Path, interruption: Interruption
+) -> Survey:
     """Judge the packages of *contents* and all that they need; raises ``Interrupted``."""
     _progress("looking for what the packages need")
     requirements = list(contents.requirements.values())
     tree = Tree([])
     if requirements:
-        tree = resolve(requirements, contents.constraints, SERIES[0].rstrip("t"), cache, interruption)
+        tree = resolve(
+            requirements, contents.constraints, SERIES[0].rstrip("t"), cache, interruption
+        )
     packages = [*tree.packages, *contents.locked]
     survey = Survey(judged(packages, Index, interruption, _progress), tree)
     if import_too:
@@ -89,13 +99,20 @@ def _survey(contents: Contents, import_too: bool, cache: Path, interruption: Int
 def _warn(tree: Tree) -> None:
     """Say on stderr which dependencies are not known."""
     if tree.error:
-        print(f"info: what the packages need is not looked at: {one_line(tree.error)}", file=sys.stderr)
+        print(
+            f"info: what the packages need is not looked at: {one_line(tree.error)}",
+            file=sys.stderr,
+        )
     if tree.without_wheel:
         names = one_line(", ".join(tree.without_wheel))
-        print(f"info: not known, since there is no wheel of it: what {names} needs", file=sys.stderr)
+        print(
+            f"info: not known, since there is no wheel of it: what {names} needs", file=sys.stderr
+        )
 
 
-def _import_all(survey: Survey, requirements: list[Requirement], cache: Path, interruption: Interruption) -> None:
+def _import_all(
+    survey: Survey, requirements: list[Requirement], cache: Path, interruption: Interruption
+) -> None:
     """Install and import the requirements; add the results to *survey*. Raises ``Interrupted``."""
     reports = {report.project: report for report in survey.reports}
     for requirement in requirements:
@@ -118,9 +135,14 @@ def _check_wheel(report: Report) -> None:
 
 
 def judged(
-    packages: list[Package], index: Callable[[], Index], interruption: Interruption, progress: Callable[[str], None]
+    packages: list[Package],
+    index: Callable[[], Index],
+    interruption: Interruption,
+    progress: Callable[[str], None],
 ) -> list[Report]:
-    """Judge the packages in several threads; return reports in the packages' order. Raises ``Interrupted``."""
+    """Judge the packages in several threads; return reports in the packages' order. Raises
+    ``Interrupted``.
+    """
     local = threading.local()  # each thread has its own connections
 
     def judge_package(package: Package) -> Report:
@@ -149,6 +171,8 @@ def judged(
 
 
 def _progress(text: str) -> None:
-    """Show *text* in place of the last progress line, if stderr is a terminal. An empty string removes the line."""
+    """Show *text* in place of the last progress line, if stderr is a terminal. An empty string
+    removes the line.
+    """
     if sys.stderr.isatty():
         print(f"\r\x1b[K{one_line(text)[:70]}", end="", file=sys.stderr, flush=True)

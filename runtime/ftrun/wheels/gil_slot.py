@@ -1,13 +1,14 @@
 """Reader of an extension module's file: does the module need the GIL? The module is not loaded.
 
-- A module with multi-phase initialisation (PEP 489) has an array of slots, as constant data. The module needs the GIL
-  unless a slot ``Py_mod_gil`` says otherwise (PEP 703). A pointer in the module's definition leads to the array; the
-  dynamic linker's relocations show where this pointer is. Arrays of one slot that is not of the GIL tell
-  nothing, nor do arrays that disagree.
-- Other modules that do not need the GIL call ``PyUnstable_Module_SetGIL``. But pybind11 and older PyO3 compile this
-  call into every module: for modules built with these, the answer is unknown.
-- A module with neither of the two needs the GIL if it calls ``PyModule_Create`` or the like, and does not call
-  ``PyModuleDef_Init``. For all others, such as modules that fill in their slots as they start, the answer is unknown.
+- A module with multi-phase initialisation (PEP 489) has an array of slots, as constant data. The
+  module needs the GIL unless a slot ``Py_mod_gil`` says otherwise (PEP 703). A pointer in the
+  module's definition leads to the array; the dynamic linker's relocations show where this pointer
+  is. Arrays of one slot that is not of the GIL tell nothing, nor do arrays that disagree.
+- Other modules that do not need the GIL call ``PyUnstable_Module_SetGIL``. But pybind11 and older
+  PyO3 compile this call into every module: for modules built with these, the answer is unknown.
+- A module with neither of the two needs the GIL if it calls ``PyModule_Create`` or the like, and
+  does not call ``PyModuleDef_Init``. For all others, such as modules that fill in their slots as
+  they start, the answer is unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import NamedTuple
 
 from ftrun.errors import NotReadable
 
-# Kinds of slots: their numbers in moduleobject.h up to CPython 3.14, and since 3.15 (PEP 820), with further kinds.
+# Kinds of slots: their numbers in moduleobject.h up to CPython 3.14, and since 3.15 (PEP 820), with
+# further kinds.
 _FUNCTIONS = {1, 2, 84, 85}
 _INTERPRETERS = {3, 86}
 _GIL = {4, 87}
@@ -35,7 +37,8 @@ _MAKERS = {"PyModule_Create2", "PyModule_FromDefAndSpec2", "PyModule_New", "PyMo
 _BY_HAND = "PyUnstable_Module_SetGIL"
 _SLOTS_IN_DEFINITION = 32  # bytes from m_name, the first pointer of a PyModuleDef, to m_slots
 
-_RELATIVE = {62: 8, 183: 1027}  # ELF machine: its type of relocation by the load address; x86-64 and aarch64
+# ELF machine: its type of relocation by the load address; x86-64 and aarch64
+_RELATIVE = {62: 8, 183: 1027}
 _ALLOCATED = 2  # a flag of sections
 # Types of sections.
 _RELA = 4
@@ -54,7 +57,9 @@ class Gil(enum.Enum):
 
 
 def read(data: bytes) -> Gil:
-    """Return an extension module's declaration about the GIL; *data* is its file's content. Raises ``NotReadable``."""
+    """Return an extension module's declaration about the GIL; *data* is its file's content. Raises
+    ``NotReadable``.
+    """
     try:
         library = _Library(data)
         return _declared(library)
@@ -92,7 +97,8 @@ def _declarations(library: _Library) -> set[Gil]:
 def _is_in_definition(library: _Library, place: int) -> bool:
     """Return True if the pointer at *place* may be that to the slots in a PyModuleDef.
 
-    Its name is 32 bytes before, and between them are the documentation, the size of the state and the methods.
+    Its name is 32 bytes before, and between them are the documentation, the size of the state and
+    the methods.
     """
     name = library.pointers.get(place - _SLOTS_IN_DEFINITION)
     if name is None or place - 16 in library.pointers:  # as almost all pointers of large libraries
@@ -104,7 +110,9 @@ def _is_in_definition(library: _Library, place: int) -> bool:
 
 
 def _declaration(slots: dict[int, int]) -> Gil:
-    """Return the declaration of an array of slots. A single slot that is not of the GIL may be other data: unknown."""
+    """Return the declaration of an array of slots. A single slot that is not of the GIL may be
+    other data: unknown.
+    """
     values = [slots[kind] for kind in _GIL if kind in slots]
     if _NOT_USED in values:
         return Gil.NOT_USED
@@ -116,7 +124,9 @@ def _declaration(slots: dict[int, int]) -> Gil:
 
 
 def _slots(library: _Library, address: int) -> dict[int, int]:
-    """Return a module's slots, {kind: value}; an empty dict if no array of slots starts at *address*."""
+    """Return a module's slots, {kind: value}; an empty dict if no array of slots starts at
+    *address*.
+    """
     slots: dict[int, int] = {}
     for place in range(address, address + 16 * _MOST_SLOTS, 16):
         pair = library.words(place, 2)
@@ -158,7 +168,9 @@ class _Section(NamedTuple):
 
 
 class _Library:
-    """Contents of a library's file: the CPython functions it calls, and the pointers that the dynamic linker sets."""
+    """Contents of a library's file: the CPython functions it calls, and the pointers that the
+    dynamic linker sets.
+    """
 
     def __init__(self, data: bytes) -> None:
         if data[:6] != b"\x7fELF\x02\x01":
@@ -168,7 +180,11 @@ class _Library:
         if machine not in _RELATIVE:
             raise NotReadable(f"ELF machine {machine}, not x86-64 or Arm")
         sections = self._sections()
-        self._loaded = [section for section in sections if section.type in _IN_FILE and section.flags & _ALLOCATED]
+        self._loaded = [
+            section
+            for section in sections
+            if section.type in _IN_FILE and section.flags & _ALLOCATED
+        ]
         if len(self._loaded) > _MOST_SECTIONS:
             raise NotReadable("too many sections")
         self.calls_either_way = b"pybind11" in data or b"pyo3" in data
@@ -193,17 +209,25 @@ class _Library:
         if not count:  # the dynamic linker needs none
             raise NotReadable("its sections are not named")
         offsets = range(start, start + size * count, size)
-        return [_Section(*struct.unpack_from("<IIQQQQIIQQ", self._data, offset)) for offset in offsets]
+        return [
+            _Section(*struct.unpack_from("<IIQQQQIIQQ", self._data, offset)) for offset in offsets
+        ]
 
     def words(self, address: int, count: int) -> tuple[int, ...] | None:
-        """Return *count* 8-byte words at *address* of the loaded library; None if the file does not contain them."""
+        """Return *count* 8-byte words at *address* of the loaded library; None if the file does not
+        contain them.
+        """
         for section in self._loaded:
             if section.address <= address <= section.address + section.size - 8 * count:
-                return struct.unpack_from(f"<{count}Q", self._data, section.offset + address - section.address)
+                return struct.unpack_from(
+                    f"<{count}Q", self._data, section.offset + address - section.address
+                )
         return None
 
     def text(self, address: int) -> bytes:
-        """Return the bytes at *address* of the loaded library up to a zero, without it; b"" if there are none."""
+        """Return the bytes at *address* of the loaded library up to a zero, without it; b"" if
+        there are none.
+        """
         for section in self._loaded:
             if section.address <= address < section.address + section.size:
                 begin = section.offset + address - section.address
@@ -212,7 +236,8 @@ class _Library:
         return b""
 
     def _part(self, section: _Section, entry: int) -> bytes:
-        """Return a section of the file without an incomplete last entry. *entry*: the size of an entry in bytes.
+        """Return a section of the file without an incomplete last entry. *entry*: the size of an
+        entry in bytes.
 
         Raises NotReadable if the sections read so far are larger than the file in total.
         """
@@ -254,7 +279,9 @@ class _Library:
 
     @staticmethod
     def _relr(packed: bytes) -> Iterator[int]:
-        """Yield the address of each relative relocation in *packed*: a SHT_RELR section of addresses and bitmaps."""
+        """Yield the address of each relative relocation in *packed*: a SHT_RELR section of
+        addresses and bitmaps.
+        """
         base = 0
         for (word,) in struct.iter_unpack("<Q", packed):
             if word & 1:

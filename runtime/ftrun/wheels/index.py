@@ -27,7 +27,10 @@ from ftrun.wheels.archive import TIMEOUT, received
 DEFAULT = "https://pypi.org/simple"
 _LARGEST_PAGE = 64 << 20
 _LONGEST_TAGS, _MOST_TAGS = 255, 200  # of a file
-_ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+_ACCEPT = (
+    "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, "
+    "text/html;q=0.1"
+)
 
 
 @dataclass(frozen=True)
@@ -56,10 +59,16 @@ _trusted = functools.cache(ssl.create_default_context)  # it takes half a second
 
 
 class _Adapter(HTTPAdapter):
-    """Adapter that retries failed connections three times. Trusts the system's and SSL_CERT_FILE's certificates too."""
+    """Adapter that retries failed connections three times. Trusts the system's and SSL_CERT_FILE's
+    certificates too.
+    """
 
     def __init__(self) -> None:
-        super().__init__(max_retries=Retry(3, backoff_factor=0.5, status=0, redirect=False, raise_on_status=False))
+        super().__init__(
+            max_retries=Retry(
+                3, backoff_factor=0.5, status=0, redirect=False, raise_on_status=False
+            )
+        )
 
     def init_poolmanager(self, *args, **kwargs):
         super().init_poolmanager(*args, ssl_context=_trusted(), **kwargs)
@@ -69,7 +78,9 @@ class _Adapter(HTTPAdapter):
 
 
 class Index:
-    """The package index that UV_DEFAULT_INDEX or PIP_INDEX_URL names, else PyPI. Owned by one thread."""
+    """The package index that UV_DEFAULT_INDEX or PIP_INDEX_URL names, else PyPI. Owned by one
+    thread.
+    """
 
     def __init__(self) -> None:
         self.url = address()
@@ -87,10 +98,14 @@ class Index:
         return urlunsplit(parts._replace(netloc=host))
 
     def files(self, project: str) -> list[File]:
-        """Return the wheels and source distributions of *project* (a normalised name); raises ``IndexFailed``."""
+        """Return the wheels and source distributions of *project* (a normalised name); raises
+        ``IndexFailed``.
+        """
         url = f"{self.url}/{project}/"
         try:
-            with self.session.get(url, headers={"Accept": _ACCEPT}, stream=True, timeout=TIMEOUT) as answer:
+            with self.session.get(
+                url, headers={"Accept": _ACCEPT}, stream=True, timeout=TIMEOUT
+            ) as answer:
                 return self._files(answer)
         except (requests.RequestException, HTTPError, OSError) as error:
             raise IndexFailed(f"{self.shown} cannot be read: {type(error).__name__}") from error
@@ -112,7 +127,9 @@ class Index:
         return list(filter(None, files))
 
 
-def _file(page: str, name: str, address: str, requires_python: str, yanked: bool, *hashes: str) -> File | None:
+def _file(
+    page: str, name: str, address: str, requires_python: str, yanked: bool, *hashes: str
+) -> File | None:
     address = address.partition("#")[0]
     if not address.startswith("https://"):  # joining takes longer than all else here
         address = urljoin(page, address)
@@ -139,7 +156,9 @@ def _joined(hashes: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _links(page: bytes) -> list[tuple]:
-    """Return (file name, address, requires-python, True if yanked, hash …) for each link of an HTML page."""
+    """Return (file name, address, requires-python, True if yanked, hash …) for each link of an HTML
+    page.
+    """
     links = []
 
     class Parser(html.parser.HTMLParser):
@@ -157,7 +176,9 @@ def _links(page: bytes) -> list[tuple]:
 
 
 def _parsed(name: str) -> tuple[Version, frozenset[Tag]] | None:
-    """Return the version and tags in a wheel's name, the version and no tags for a source archive, else None."""
+    """Return the version and tags in a wheel's name, the version and no tags for a source archive,
+    else None.
+    """
     try:
         if not name.endswith(".whl"):
             return parse_sdist_filename(name)[1], frozenset()
@@ -165,7 +186,8 @@ def _parsed(name: str) -> tuple[Version, frozenset[Tag]] | None:
         if len(build) > 1:
             return None
         return _version(version), _tags(python, abi, platform)
-    except (InvalidSdistFilename, ValueError):  # too few parts, InvalidVersion, or a number of over 4300 digits
+    except (InvalidSdistFilename, ValueError):
+        # too few parts, InvalidVersion, or a number of over 4300 digits
         return None
 
 
@@ -176,6 +198,9 @@ _version = functools.lru_cache(10_000)(Version)
 @functools.lru_cache(10_000)
 def _tags(*parts: str) -> frozenset[Tag]:
     # A name of compressed tags stands for all their combinations.
-    if sum(map(len, parts)) > _LONGEST_TAGS or math.prod(part.count(".") + 1 for part in parts) > _MOST_TAGS:
+    if (
+        sum(map(len, parts)) > _LONGEST_TAGS
+        or math.prod(part.count(".") + 1 for part in parts) > _MOST_TAGS
+    ):
         raise ValueError("too many tags")
     return parse_tag("-".join(parts))

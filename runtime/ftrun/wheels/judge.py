@@ -1,4 +1,6 @@
-"""Check of a requirement's wheels: does free-threaded CPython have any, and do they leave its GIL off?"""
+"""Check of a requirement's wheels: does free-threaded CPython have any, and do they leave its GIL
+off?
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ Limits = list[Specifier]
 
 
 class Answer(enum.Enum):
-    """Effect of a required package on the GIL of one interpreter, or the reason why the effect is not known."""
+    """Effect of a required package on the GIL of one interpreter, or the reason why the effect is
+    not known.
+    """
 
     PURE = "pure Python"
     OFF = "GIL off"
@@ -53,12 +57,16 @@ class Finding:
     """Result of the check of one requirement for one interpreter."""
 
     version: str
-    """The version that an installer takes: the newest that fits. For ``NONE``, the newest that is allowed, or empty."""
+    """The version that an installer takes: the newest that fits. For ``NONE``, the newest that is
+    allowed, or empty.
+    """
     answer: Answer
     wheel: str = ""
     """File name of the wheel that was looked at."""
     modules: tuple[str, ...] = ()
-    """Extension modules that turn the GIL on. For ``UNKNOWN``, those whose effect only an import shows."""
+    """Extension modules that turn the GIL on. For ``UNKNOWN``, those whose effect only an import
+    shows.
+    """
     better: str = ""
     """The newest version found whose wheel leaves the GIL off, if `version` has no such wheel."""
     error: str = ""
@@ -66,7 +74,9 @@ class Finding:
 
 @dataclass
 class Report:
-    """Findings for one requirement by interpreter; empty after an error, or if the marker excludes all interpreters."""
+    """Findings for one requirement by interpreter; empty after an error, or if the marker excludes
+    all interpreters.
+    """
 
     requirement: str
     findings: dict[str, Finding]
@@ -86,7 +96,9 @@ class Report:
 
 
 def judge(package: Package, index: Index, series: tuple[str, ...] = SERIES) -> Report:
-    """Return a report on a package's wheels, for each free-threaded CPython of *series*, such as ``3.13t``."""
+    """Return a report on a package's wheels, for each free-threaded CPython of *series*, such as
+    ``3.13t``.
+    """
     requirement = package.requirement
     report = Report(str(requirement), {}, needed_by=package.needed_by)
     try:
@@ -99,14 +111,17 @@ def judge(package: Package, index: Index, series: tuple[str, ...] = SERIES) -> R
             if _applies(requirement, version):
                 wheels = _Wheels(index.session, version)
                 report.findings[version] = _finding(package, files, wheels)
-    except ValueError as error:  # a marker that compares what cannot be compared, or a version of over 4300 digits
+    except ValueError as error:
+        # a marker that compares what cannot be compared, or a version of over 4300 digits
         report.findings.clear()
         report.error = f"is no requirement that can be judged: {error}"[:300]
     return report
 
 
 def _applies(requirement: Requirement, series: str) -> bool:
-    """Return True if the marker includes CPython *series*, or asks for what only a lock's installer knows (PEP 751)."""
+    """Return True if the marker includes CPython *series*, or asks for what only a lock's installer
+    knows (PEP 751).
+    """
     if requirement.marker is None:
         return True
     number = series.rstrip("t")
@@ -134,7 +149,9 @@ def _lower_limits(package: Package) -> Limits:
 
 
 def _installed(package: Package, files: list[File], wheels: _Wheels) -> Finding:
-    """Return the finding for the release that an installer takes: the newest with a wheel or a source archive."""
+    """Return the finding for the release that an installer takes: the newest with a wheel or a
+    source archive.
+    """
     releases = _by_version(file for file in files if _is_allowed(file, package.hashes))
     versions = _versions(releases, package.requirement.specifier)
     for version in versions:
@@ -162,7 +179,9 @@ def _is_allowed(file: File, hashes: frozenset[str]) -> bool:
 
 
 def _is_exact(limit: Specifier) -> bool:
-    """Return True for a limit that only one version fulfils. Installers then take yanked releases too."""
+    """Return True for a limit that only one version fulfils. Installers then take yanked releases
+    too.
+    """
     return limit.operator in ("==", "===") and not limit.version.endswith(".*")
 
 
@@ -178,7 +197,8 @@ def _by_version(files: Iterable[File]) -> Releases:
 
 
 def _better(releases: Releases, lowest: Limits, wheels: _Wheels) -> str:
-    """Return the newest final release whose wheel leaves the GIL off; "" if none of the _MOST_WHEELS newest does.
+    """Return the newest final release whose wheel leaves the GIL off; "" if none of the
+    _MOST_WHEELS newest does.
 
     *lowest*: limits that a release has to fulfil.
     """
@@ -221,7 +241,9 @@ def _fits_python(requires_python: str, series: str) -> bool:
 
 
 def _best(release: list[File], series: str) -> File | None:
-    """Return the wheel of a release that an installer would choose on this machine; None if no wheel fits."""
+    """Return the wheel of a release that an installer would choose on this machine; None if no
+    wheel fits.
+    """
     ranks = _tags(series)
     wheels = [file for file in release if file.tags & ranks.keys()]
 
@@ -234,7 +256,9 @@ def _best(release: list[File], series: str) -> File | None:
 
 @functools.cache
 def _tags(series: str) -> dict[Tag, int]:
-    """Return the rank of each wheel tag that CPython *series* accepts on this machine; the best tag has rank 0."""
+    """Return the rank of each wheel tag that CPython *series* accepts on this machine; the best tag
+    has rank 0.
+    """
     minor = int(series[2:].rstrip("t"))
     interpreter = f"cp3{minor}"
     tags = list(cpython_tags((3, minor), [f"{interpreter}t"]))
@@ -246,7 +270,9 @@ def _tags(series: str) -> dict[Tag, int]:
 
 
 class _Wheels:
-    """Reader of the wheels of one project for one interpreter, which fetches each wheel only once."""
+    """Reader of the wheels of one project for one interpreter, which fetches each wheel only
+    once.
+    """
 
     def __init__(self, session: requests.Session, series: str) -> None:
         self.series = series
@@ -254,7 +280,9 @@ class _Wheels:
         self._findings: dict[str, Finding] = {}
 
     def look(self, wheel: File) -> Finding:
-        """Judge a wheel by its extension modules; return a new finding, which the caller may change."""
+        """Judge a wheel by its extension modules; return a new finding, which the caller may
+        change.
+        """
         if all(tag.platform == "any" for tag in wheel.tags):
             return Finding(str(wheel.version), Answer.PURE, wheel.name)
         if wheel.name not in self._findings:
@@ -265,7 +293,8 @@ class _Wheels:
         finding = Finding(str(wheel.version), Answer.DAMAGED, wheel.name)
         try:
             self._read(wheel, finding)
-        except requests.RequestException as error:  # its text has the address, and so perhaps a password
+        except requests.RequestException as error:
+            # its text has the address, and so perhaps a password
             finding.error = type(error).__name__
             if error.response is not None:
                 finding.error += f" {error.response.status_code}"

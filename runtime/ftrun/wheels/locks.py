@@ -23,10 +23,11 @@ Parents = dict[str, Markers]
 
 
 def packages(document: dict, indexes: Collection[str]) -> tuple[list[Package], Reasons]:
-    """Return the packages of a lock without the project's own, and {name: reason} of those that cannot be judged.
+    """Return the packages of a lock without the project's own, and {name: reason} of those that
+    cannot be judged.
 
-    Raises errors of wrong types for a document that is no lock. *indexes*: addresses of package indexes. Packages of
-    other indexes, of repositories and of this machine cannot be judged.
+    Raises errors of wrong types for a document that is no lock. *indexes*: addresses of package
+    indexes. Packages of other indexes, of repositories and of this machine cannot be judged.
     """
     entries = document.get("packages", document.get("package", ()))
     projects = _project_names(entries)
@@ -77,7 +78,9 @@ def _package(entry: dict, projects: set[str], parents: Markers) -> Package:
 
 
 def _marker_of_parents(parents: Markers) -> str:
-    """Return the marker under which a package is needed. uv's markers of extras are names of its own: "" for these."""
+    """Return the marker under which a package is needed. uv's markers of extras are names of its
+    own: "" for these.
+    """
     markers = list(itertools.chain.from_iterable(parents.values()))
     if any("extra" in marker for marker in markers):
         return ""
@@ -132,7 +135,9 @@ def _dependencies(entry: dict) -> Iterator[tuple[str, str]]:
 
 
 def _poetry_dependencies(dependencies: dict) -> Iterator[tuple[str, str]]:
-    """Yield (name, marker or "") for Poetry's table, whose values are versions, tables, or lists of these."""
+    """Yield (name, marker or "") for Poetry's table, whose values are versions, tables, or lists of
+    these.
+    """
     for name, limits in dependencies.items():
         if not isinstance(limits, list):
             limits = [limits]
@@ -144,7 +149,9 @@ def _poetry_dependencies(dependencies: dict) -> Iterator[tuple[str, str]]:
 
 
 def _either(markers: Iterable[str]) -> str:
-    """Return the marker that holds if one of these does; "" if one of them is empty, or if there are none."""
+    """Return the marker that holds if one of these does; "" if one of them is empty, or if there
+    are none.
+    """
     alternatives = list(dict.fromkeys(markers))
     if "" in alternatives:
         return ""
@@ -156,7 +163,9 @@ def _join(markers: Iterable[str], operator: str) -> str:
 
 
 def _own_markers(entry: dict) -> list[str]:
-    """Return the markers of a package itself; Poetry may have one for each group, uv one for each resolution."""
+    """Return the markers of a package itself; Poetry may have one for each group, uv one for each
+    resolution.
+    """
     marker = entry.get("marker", entry.get("markers", ""))
     if isinstance(marker, dict):
         marker = _either(marker.values())

@@ -1,4 +1,6 @@
-"""Requirements from a command line: names, requirements files, pyproject.toml, lock files and environment.yml."""
+"""Requirements from a command line: names, requirements files, pyproject.toml, lock files and
+environment.yml.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,16 @@ _COMMENT = re.compile(r"(^|\s)#.*$")
 _OPTIONS = re.compile(r"\s--(hash|config-settings|global-option)[ =].*$")
 _HASH = re.compile(r"\s--hash[ =](\w+:[0-9a-fA-F]+)")
 _OPTION = re.compile(r"(-r|--requirement|-c|--constraint|-e|--editable)[ =]?\s*(\S.*)")
-# As pip: a byte order mark, else a line such as "# -*- coding: latin-1 -*-". Some of Python's encodings are slow.
-_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+# As pip: a byte order mark, else a line such as "# -*- coding: latin-1 -*-". Some of Python's
+# encodings are slow.
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
 _CODING = re.compile(
-    rb"^[^\n]*#.*?coding[:=][ \t]*((?:utf|latin|iso|cp|windows|koi8|mac|gb|big5|euc|shift)[-\w.]*)", re.MULTILINE
+    rb"^[^\n]*#.*?coding[:=][ \t]*((?:utf|latin|iso|cp|windows|koi8|mac|gb|big5|euc|shift)[-\w.]*)",
+    re.MULTILINE,
 )
 _ITEM = re.compile(r"( *)- +(.+)")  # of a list in YAML
 _CONDA_PYTHON = re.compile(r"(python|pip)(\s*[=<>!~ ].*)?")
@@ -41,7 +49,9 @@ class Contents:
     """Everything that the arguments name."""
 
     requirements: dict[tuple[str, str], Requirement] = field(default_factory=dict)
-    """Requirements that a resolver may choose versions for, by name and marker; several of a package are one."""
+    """Requirements that a resolver may choose versions for, by name and marker; several of a
+    package are one.
+    """
     locked: list[Package] = field(default_factory=list)
     constraints: list[Requirement] = field(default_factory=list)
     not_judged: dict[str, str] = field(default_factory=dict)
@@ -63,10 +73,11 @@ class Contents:
 
 
 def read(arguments: list[str]) -> Contents:
-    """Return the contents of *arguments*: files, folders (for their pyproject.toml) or ``numpy>=2``.
+    """Return the contents of *arguments*: files, folders (for their pyproject.toml) or
+    ``numpy>=2``.
 
-    A line of a file that is no requirement is kept with the reason. Raises ``BadRequirements`` for an argument that is
-    none, and for a file that cannot be read.
+    A line of a file that is no requirement is kept with the reason. Raises ``BadRequirements`` for
+    an argument that is none, and for a file that cannot be read.
     """
     contents = Contents()
     reader = _Reader(contents)
@@ -131,10 +142,14 @@ class _Reader:
             try:
                 self.read_line(line, path.parent)
             except ValueError as error:
-                self._contents.not_judged[f"{path}, requirement {number}: {line.strip()[:200]!r}"] = str(error)
+                self._contents.not_judged[
+                    f"{path}, requirement {number}: {line.strip()[:200]!r}"
+                ] = str(error)
 
     def read_line(self, line: str, folder: Path) -> None:
-        """Add the requirement of a line, relative to *folder*; raises ``ValueError`` if the line is none."""
+        """Add the requirement of a line, relative to *folder*; raises ``ValueError`` if the line is
+        none.
+        """
         options = _COMMENT.sub("", line)
         text = _OPTIONS.sub("", options).strip()
         if option := _OPTION.fullmatch(text):
@@ -157,7 +172,9 @@ class _Reader:
             self._read_place(value, folder)
 
     def _read_place(self, place: str, folder: Path) -> None:
-        """Add what a folder's pyproject.toml needs; anything else at an address or a path cannot be judged."""
+        """Add what a folder's pyproject.toml needs; anything else at an address or a path cannot be
+        judged.
+        """
         if _ADDRESS.fullmatch(place):
             kind = "a repository" if "+" in place else "an address"
             self._contents.not_judged[place] = f"comes from {kind}; {_ELSEWHERE}"
@@ -171,7 +188,9 @@ class _Reader:
 
 
 def _toml(path: Path, text: str) -> dict | None:
-    """Return the content of a TOML file; None if a file that is not called .toml holds something else."""
+    """Return the content of a TOML file; None if a file that is not called .toml holds something
+    else.
+    """
     is_named_so = path.suffix == ".toml"
     begins_so = path.suffix == ".lock" and text.lstrip().startswith(("version", "#", "[[package"))
     if not (is_named_so or begins_so):
@@ -215,7 +234,11 @@ def _data(path: Path) -> bytes:
 
 
 def _logical_lines(text: str) -> list[str]:
-    return [line for line in re.sub(r"\\\r?\n", " ", text).splitlines() if _COMMENT.sub("", line).strip()]
+    return [
+        line
+        for line in re.sub(r"\\\r?\n", " ", text).splitlines()
+        if _COMMENT.sub("", line).strip()
+    ]
 
 
 def _read_constraints(contents: Contents, path: Path) -> None:
@@ -231,7 +254,8 @@ def _read_constraints(contents: Contents, path: Path) -> None:
 
 
 def _read_toml(contents: Contents, document: dict, path: Path, extras: list[str] | None) -> None:
-    """Add the requirements of a pyproject.toml, with those of its *extras*, or the packages of a lock file.
+    """Add the requirements of a pyproject.toml, with those of its *extras*, or the packages of a
+    lock file.
 
     If *extras* is None, all extras and dependency groups are added.
     """
@@ -248,14 +272,16 @@ def _read_toml(contents: Contents, document: dict, path: Path, extras: list[str]
         raise BadRequirements(f"{path} is no pyproject.toml and no lock: {error}") from error
     if not texts and not contents.not_judged:
         raise BadRequirements(
-            f"{path} names no dependencies: [project] dependencies, dependency groups or a lock's packages"
+            f"{path} names no dependencies: [project] dependencies, dependency groups or a "
+            f"lock's packages"
         )
 
 
 def _add_dependencies(contents: Contents, document: dict, texts: list[str]) -> None:
     project_name = canonicalize_name(document.get("project", {}).get("name", ""))
     for text in texts:
-        if canonicalize_name(Requirement(text).name) != project_name:  # as in an extra of all extras
+        if canonicalize_name(Requirement(text).name) != project_name:
+            # as in an extra of all extras
             contents.add(text)
 
 
@@ -264,7 +290,9 @@ def _unknown_dependencies(document: dict, path: Path) -> dict[str, str]:
     if "dependencies" in document.get("project", {}).get("dynamic", ()):
         reasons[f"{path}: dependencies"] = "are dynamic: only a build of the project names them"
     if "dependencies" in document.get("tool", {}).get("poetry", {}):
-        reasons[f"{path}: [tool.poetry.dependencies]"] = "is Poetry's own form; judge its poetry.lock"
+        reasons[f"{path}: [tool.poetry.dependencies]"] = (
+            "is Poetry's own form; judge its poetry.lock"
+        )
     return reasons
 
 
@@ -284,7 +312,9 @@ def _dependencies(document: dict, extras: list[str] | None) -> list[str]:
 
 
 def _pip_lines(contents: Contents, text: str) -> Iterator[str]:
-    """Yield the lines below ``pip:`` in an environment.yml; add conda's packages to those that cannot be judged."""
+    """Yield the lines below ``pip:`` in an environment.yml; add conda's packages to those that
+    cannot be judged.
+    """
     pip_indent = -1
     for indent, name in _conda_dependencies(text):
         if name == "pip:":
@@ -296,7 +326,9 @@ def _pip_lines(contents: Contents, text: str) -> Iterator[str]:
 
 
 def _conda_dependencies(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (indentation, text) of each item in the lists of an environment.yml that are called dependencies."""
+    """Yield (indentation, text) of each item in the lists of an environment.yml that are called
+    dependencies.
+    """
     in_dependencies = False
     for line in text.splitlines():
         content = _COMMENT.sub("", line).rstrip()

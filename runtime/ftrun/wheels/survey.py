@@ -38,7 +38,9 @@ class Survey:
 
     @property
     def exit_status(self) -> int:
-        """1 if a package turns the GIL on, else 2 if one could not be judged, else 3 if one is unclear, else 0."""
+        """1 if a package turns the GIL on, else 2 if one could not be judged, else 3 if one is
+        unclear, else 0.
+        """
         answers = {finding.answer for finding in self.findings()}
         if Answer.ON in answers or self._turned_gil_on():
             return 1
@@ -70,7 +72,9 @@ class Survey:
         """Return everything in one dictionary that fits JSON."""
         return {
             "packages": [_plain(report) for report in self.reports],
-            "imports": [{"requirement": project, **asdict(verdict)} for project, verdict in self.imports()],
+            "imports": [
+                {"requirement": project, **asdict(verdict)} for project, verdict in self.imports()
+            ],
             "not_imported": self.failed,
             "not_resolved": self.tree.error,
             "without_wheel": list(self.tree.without_wheel),

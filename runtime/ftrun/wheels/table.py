@@ -14,13 +14,18 @@ from ftrun.imports import Verdict
 from ftrun.wheels.judge import SERIES, Answer, Finding, Report
 from ftrun.wheels.survey import Survey
 
-_STYLES = {**dict.fromkeys((Answer.ON, Answer.DAMAGED), "red"), **dict.fromkeys((Answer.SOURCE, Answer.NONE), "yellow")}
+_STYLES = {
+    **dict.fromkeys((Answer.ON, Answer.DAMAGED), "red"),
+    **dict.fromkeys((Answer.SOURCE, Answer.NONE), "yellow"),
+}
 _PASSES = {Answer.OFF, Answer.PURE}
 _NAMED = 3  # modules of a wheel that are named
 
 
 def show(survey: Survey) -> None:
-    """Print a table of the findings, then the modules that turn the GIL on, then the results of the imports."""
+    """Print a table of the findings, then the modules that turn the GIL on, then the results of the
+    imports.
+    """
     console = Console(highlight=False)
     groups: dict[_Group, list[Report]] = collections.defaultdict(list)
     for report in survey.reports:
@@ -35,12 +40,15 @@ def show(survey: Survey) -> None:
     _show_imports(console, survey)
     if any(finding.answer is Answer.UNKNOWN for finding in survey.findings()):
         console.print(
-            "\nSome modules say only as they start whether they need the GIL: --import tries it, in a process each."
+            "\nSome modules say only as they start whether they need the GIL: --import tries "
+            "it, in a process each."
         )
 
 
 class _Group(enum.Enum):
-    """Reports that are shown together: those in the table, and those of which one line has only the names."""
+    """Reports that are shown together: those in the table, and those of which one line has only the
+    names.
+    """
 
     LISTED = "in the table"
     OFF = "GIL off"
@@ -144,5 +152,8 @@ def _imported(verdict: Verdict) -> str:
     if verdict.errors:
         return f"[red]{_text(verdict.errors[0])}[/red]"
     if verdict.turned_gil_on:
-        return f"[red]turns the GIL on[/red] ({_text(verdict.turned_on_at or 'at its extension modules')})"
+        return (
+            f"[red]turns the GIL on[/red] "
+            f"({_text(verdict.turned_on_at or 'at its extension modules')})"
+        )
     return "GIL stays off"

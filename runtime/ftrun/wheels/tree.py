@@ -1,8 +1,10 @@
-"""Versions that an installer would take of the required packages, and of all packages that these need.
+"""Versions that an installer would take of the required packages, and of all packages that these
+need.
 
-uv chooses them, without a download of whole wheels and without running anybody's code: the dependencies of a package
-that has no wheel stay unknown. uv's "universal" resolution takes a package whether or not there is a wheel for the
-free-threaded build, as installers do that can build it.
+uv chooses them, without a download of whole wheels and without running anybody's code: the
+dependencies of a package that has no wheel stay unknown. uv's "universal" resolution takes a
+package whether or not there is a wheel for the free-threaded build, as installers do that can build
+it.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ class Tree(NamedTuple):
 
     packages: list[Package]
     error: str = ""
-    """Reason why there are only the requirements themselves, without what they need; empty if there is none."""
+    """Reason why there are only the requirements themselves, without what they need; empty if there
+    is none.
+    """
     without_wheel: tuple[str, ...] = ()
     """Names of packages that have no wheel, so that what they need is not known."""
 
@@ -44,10 +48,12 @@ def resolve(
     cache: Path,
     interruption: Interruption,
 ) -> Tree:
-    """Return the packages that *requirements* bring, for CPython *lowest*, such as 3.13, and each later one.
+    """Return the packages that *requirements* bring, for CPython *lowest*, such as 3.13, and each
+    later one.
 
-    Packages that are for some of these interpreters alone have markers. If there is no solution, the packages are the
-    requirements. *cache* is the folder for uv and its cache. Raises ``Interrupted``.
+    Packages that are for some of these interpreters alone have markers. If there is no solution,
+    the packages are the requirements. *cache* is the folder for uv and its cache. Raises
+    ``Interrupted``.
     """
     by_name = {canonicalize_name(requirement.name): requirement for requirement in requirements}
     with tempfile.TemporaryDirectory(prefix="ft-tree-") as folder:
@@ -76,7 +82,11 @@ class _Resolution:
     """Run of uv's resolver, which is repeated without the packages that have no wheel."""
 
     def __init__(
-        self, folder: Path, requirements: Iterable[Requirement], constraints: Iterable[Requirement], lowest: str
+        self,
+        folder: Path,
+        requirements: Iterable[Requirement],
+        constraints: Iterable[Requirement],
+        lowest: str,
     ) -> None:
         self.without_wheel: list[str] = []
         """Names of the packages that were left out."""
@@ -85,8 +95,20 @@ class _Resolution:
         _write(requirements_file, requirements)
         _write(constraints_file, constraints)
         self._arguments = ["pip", "compile", "--quiet", "--universal", "--no-build", "--no-header"]
-        self._arguments += ["--annotation-style", "line", "--python", sys.executable, "--python-version", lowest]
-        self._arguments += ["--constraints", str(constraints_file), "--overrides", str(self._left_out)]
+        self._arguments += [
+            "--annotation-style",
+            "line",
+            "--python",
+            sys.executable,
+            "--python-version",
+            lowest,
+        ]
+        self._arguments += [
+            "--constraints",
+            str(constraints_file),
+            "--overrides",
+            str(self._left_out),
+        ]
         self._arguments.append(str(requirements_file))
 
     def run(self, cache: Path, interruption: Interruption) -> list[str]:
@@ -112,5 +134,6 @@ def _package(line: re.Match, by_name: Mapping[str, Requirement]) -> Package:
     requirement = Requirement(line["requirement"])
     if named := by_name.get(canonicalize_name(requirement.name)):
         return Package(requirement, accepted=named.specifier)
-    needed_by = [name for name in line["needed_by"].split(", ") if not name.startswith("-")]  # nor a constraints file
+    # nor a constraints file
+    needed_by = [name for name in line["needed_by"].split(", ") if not name.startswith("-")]
     return Package(requirement, needed_by=tuple(needed_by))

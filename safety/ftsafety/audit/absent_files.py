@@ -1,4 +1,6 @@
-"""Audit with files absent that loading writes where they are absent, such as those of a cache from an earlier run."""
+"""Audit with files absent that loading writes where they are absent, such as those of a cache from
+an earlier run.
+"""
 
 import dataclasses
 import os
@@ -21,12 +23,14 @@ _FILES = 8
 """Largest number of files hidden for each sample, one after the other."""
 
 
-def audit_without_files(dataset: Any, memory: str, settings: Settings, say: Callable[[str], None]) -> Report:
+def audit_without_files(
+    dataset: Any, memory: str, settings: Settings, say: Callable[[str], None]
+) -> Report:
     """Find the files that loading writes where they are absent; audit without them.
 
-    Runs in a process with mounts of its own (see `EmptyCopies`), for which *memory* is an empty folder. The other
-    arguments are those of `audit_with`. If there is no such file, the report only says what was tried. Raises
-    CopyError.
+    Runs in a process with mounts of its own (see `EmptyCopies`), for which *memory* is an empty
+    folder. The other arguments are those of `audit_with`. If there is no such file, the report only
+    says what was tried. Raises CopyError.
     """
     make = dataset if is_factory(dataset) else lambda: dataset
     samples = min(settings.samples, _SAMPLES)
@@ -58,7 +62,9 @@ def audit_without_files(dataset: Any, memory: str, settings: Settings, say: Call
 
 def _mention(report: Report, files: list[str]) -> None:
     """Say in the report that *files* were absent."""
-    absent = f"without {len(files)} file{'s' * (len(files) > 1)} that loading then writes, the first "
+    absent = (
+        f"without {len(files)} file{'s' * (len(files) > 1)} that loading then writes, the first "
+    )
     absent += f"{host.path(files[0])} (in a copy in memory)"
     report.tried = [f"{report.tried[-1]}; {absent}"]
     report.unconfirmed = [f"{failure}; {absent}" for failure in report.unconfirmed]
@@ -71,7 +77,9 @@ def _mention(report: Report, files: list[str]) -> None:
 
 
 class _Search(NamedTuple):
-    """Result of a search for files that loading writes where they are absent: `files`, which `copies` lack."""
+    """Result of a search for files that loading writes where they are absent: `files`, which
+    `copies` lack.
+    """
 
     copies: EmptyCopies
     files: list[str]
@@ -86,13 +94,17 @@ def _search(serial: Serial, memory: str) -> _Search:
         folders.update(map(os.path.dirname, _read(serial, key)))
     copies = EmptyCopies(folders, memory)
     copies.mount()
-    # Only files that a second load reads too: without others nothing would differ, as they are kept in memory.
+    # Only files that a second load reads too: without others nothing would differ, as they are kept
+    # in memory.
     first_keys: dict[str, Any] = {}
     for key in serial.loads.keys:
         for file in _read(serial, key)[:_FILES]:
             first_keys.setdefault(file, key)
     if not first_keys:
-        raise AuditError("a sample that is loaded again reads no file, or cannot be loaded in a copy of its folders")
+        raise AuditError(
+            "a sample that is loaded again reads no file, or cannot be loaded in a copy of its "
+            "folders"
+        )
     written = []
     for file, key in first_keys.items():
         copies.mount([file])
@@ -104,7 +116,9 @@ def _search(serial: Serial, memory: str) -> _Search:
 
 
 def _read(serial: Serial, key: Any) -> list[str]:
-    """Load the sample *key*; return the files that it read and may write another time. [] if it cannot be loaded."""
+    """Load the sample *key*; return the files that it read and may write another time. [] if it
+    cannot be loaded.
+    """
     with recording_files() as opened:
         loaded = _load(serial, key)
     return [] if isinstance(loaded, Raised) else opened.rewritable()

@@ -1,7 +1,7 @@
 """The command line of an audit.
 
-`./twins audit` checks its arguments with this module before it builds the twins. So the module runs on Python 3.9 and
-needs no installed package.
+`./twins audit` checks its arguments with this module before it builds the twins. So the module runs
+on Python 3.9 and needs no installed package.
 """
 
 from __future__ import annotations
@@ -48,39 +48,73 @@ _SECONDS = number("a number of seconds, more than 0", 1e-9, 1e7)
 
 
 def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
-    """Return the parser of the audit's command line. *program*: the command's name in help and messages."""
+    """Return the parser of the audit's command line. *program*: the command's name in help and
+    messages.
+    """
     result = argparse.ArgumentParser(
         prog=program,
         description=DESCRIPTION,
         epilog=EPILOG.replace("PROGRAM", program),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    result.add_argument("target", metavar="FILE.py:NAME", type=_target, help="the dataset (see below)")
+    result.add_argument(
+        "target", metavar="FILE.py:NAME", type=_target, help="the dataset (see below)"
+    )
     add_all(
         result,
         (
-            ("--samples", whole(1, 1_000_000), 32, "N", "samples to load, including the first and the last"),
+            (
+                "--samples",
+                whole(1, 1_000_000),
+                32,
+                "N",
+                "samples to load, including the first and the last",
+            ),
             ("--threads", whole(2, 256), 8, "N", "threads at once"),
-            ("--seconds", _SECONDS, 10.0, "S", "time to load in all threads at once, and again for the second look"),
-            ("--patience", _SECONDS, 20.0, "S", "threads count as stuck after this time without a finished sample"),
-            ("--time-limit", _SECONDS, 600.0, "S", "limit for the whole audit, which then shows the stacks and ends"),
+            (
+                "--seconds",
+                _SECONDS,
+                10.0,
+                "S",
+                "time to load in all threads at once, and again for the second look",
+            ),
+            (
+                "--patience",
+                _SECONDS,
+                20.0,
+                "S",
+                "threads count as stuck after this time without a finished sample",
+            ),
+            (
+                "--time-limit",
+                _SECONDS,
+                600.0,
+                "S",
+                "limit for the whole audit, which then shows the stacks and ends",
+            ),
             ("--seed", int, 0, "N", "chooses the samples and their order"),
         ),
     )
-    result.add_argument("--indices", type=_indices, metavar="I,J,...", help="load exactly these samples instead")
+    result.add_argument(
+        "--indices", type=_indices, metavar="I,J,...", help="load exactly these samples instead"
+    )
     result.add_argument("--json", action="store_true", help="print the report as JSON")
     return result
 
 
 def check(arguments: list[str] | None, program: str = PROGRAM) -> argparse.Namespace:
-    """Parse the command line *arguments*; return the options. Raises SystemExit for --help and for wrong usage."""
+    """Parse the command line *arguments*; return the options. Raises SystemExit for --help and for
+    wrong usage.
+    """
     return parser(program).parse_args(arguments)
 
 
 def _target(text: str) -> str:
     module, _, name = text.rpartition(":")
     if not module or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is not FILE.py:NAME, such as my_package.data:train_set")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not FILE.py:NAME, such as my_package.data:train_set"
+        )
     if module.endswith(".py") and not os.path.isfile(module):
         raise argparse.ArgumentTypeError(f"there is no file {module}")
     return text

@@ -1,4 +1,6 @@
-"""Search for failures that occur only while all threads load, and the second look, which confirms the failures."""
+"""Search for failures that occur only while all threads load, and the second look, which confirms
+the failures.
+"""
 
 import threading
 import time
@@ -22,9 +24,13 @@ _Groups = dict[tuple, list[Mismatch]]
 
 
 class AtOnce:
-    """Finder of failures that occur only when all threads load at the same time. Owned by one thread."""
+    """Finder of failures that occur only when all threads load at the same time. Owned by one
+    thread.
+    """
 
-    def __init__(self, serial: Serial, codes: Codes, seconds: float, seed: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, serial: Serial, codes: Codes, seconds: float, seed: int, say: Callable[[str], None]
+    ) -> None:
         self._loads = serial.loads
         self._serial = serial
         self._codes = codes
@@ -38,7 +44,8 @@ class AtOnce:
         """Failures that the second look did not confirm."""
 
     def run(self, suspects: list[Finding]) -> list[Finding]:
-        """Load samples in all threads; return a finding for each kind of failure that the second look confirms.
+        """Load samples in all threads; return a finding for each kind of failure that the second
+        look confirms.
 
         *suspects*: findings of earlier steps, which may name the cause of a failure.
         """
@@ -70,7 +77,9 @@ class AtOnce:
                 break
 
     def _look_again(self, burster: Burster, failures: _Groups) -> _Groups:
-        """Load in the ways that led to *failures*; return the failures of this second look, by group."""
+        """Load in the ways that led to *failures*; return the failures of this second look, by
+        group.
+        """
         threads = self._loads.threads
         self._say(f"a second look at {len(failures)} kind(s) of failure, in {threads} threads")
         confirmed: _Groups = {}
@@ -79,15 +88,19 @@ class AtOnce:
             number = len(self.again)
             if number >= 3 and time.monotonic() >= deadline:
                 break
-            # In turns: some ways fail once alone. A warm dataset is cold in its first burst after a cold one.
+            # In turns: some ways fail once alone. A warm dataset is cold in its first burst after a
+            # cold one.
             ways = _ways_of_unconfirmed(failures, confirmed)
             way = ways[number % len(ways)]
             self.again.append(burster.burst(way, self._seed + 1000 + number, deadline))
             confirmed = _by_group(self.again)
         return confirmed
 
-    def _confirmed(self, failures: _Groups, confirmed: _Groups, suspects: list[Finding]) -> list[Finding]:
-        """Return a finding for each group of *failures* in *confirmed*; add the other groups to `unconfirmed`.
+    def _confirmed(
+        self, failures: _Groups, confirmed: _Groups, suspects: list[Finding]
+    ) -> list[Finding]:
+        """Return a finding for each group of *failures* in *confirmed*; add the other groups to
+        `unconfirmed`.
 
         Leaves out samples that also differ when only one thread loads.
         """
@@ -102,7 +115,9 @@ class AtOnce:
             if not real:
                 continue  # reported as samples that differ serially
             if group in confirmed:
-                confirmed_findings.append(findings.from_threads(self._loads, real, confirmed[group], rounds, suspects))
+                confirmed_findings.append(
+                    findings.from_threads(self._loads, real, confirmed[group], rounds, suspects)
+                )
             else:
                 self.unconfirmed.append(self._in_words(real[0]))
         return confirmed_findings
@@ -116,10 +131,12 @@ class AtOnce:
         return f"{where}{mismatch.description} ({mismatch.way}), {not_confirmed}"
 
     def _varying(self, failures: list[Mismatch]) -> set:
-        """Return the keys of *failures* whose samples also differ when only this thread loads: they may vary anyway.
+        """Return the keys of *failures* whose samples also differ when only this thread loads: they
+        may vary anyway.
 
-        Each key is loaded so often that a difference as frequent as the failures would be seen about eight times. If
-        time runs out before that, return all keys if any key has differed, else none.
+        Each key is loaded so often that a difference as frequent as the failures would be seen
+        about eight times. If time runs out before that, return all keys if any key has differed,
+        else none.
         """
         keys = {mismatch.key for mismatch in failures}
         varying: set = set()
@@ -146,7 +163,8 @@ class AtOnce:
         second = stuck(threads, patience)
         if not second.names or first.stacks != second.stacks:
             raise AuditError(
-                f"under threads samples take longer than patience={patience:.0f} s, but they do end: allow more"
+                f"under threads samples take longer than patience={patience:.0f} s, but they "
+                f"do end: allow more"
             )
         where = second.line or definition(self._loads.dataset)
         return kinds.make("hang", where, number=len(second.names), first=first, second=second)
@@ -170,7 +188,9 @@ def _by_group(bursts: list[Burst]) -> _Groups:
 
 
 def _ways_of_unconfirmed(failures: _Groups, confirmed: _Groups) -> list[Way]:
-    """Return the ways of the failures whose group is not in *confirmed*, the most frequent first."""
+    """Return the ways of the failures whose group is not in *confirmed*, the most frequent
+    first.
+    """
     counts: Counter[Way] = Counter()
     for group, mismatches in failures.items():
         if group not in confirmed:

@@ -20,7 +20,9 @@ _MUTATORS: dict[type, frozenset[str]] = {
     list: frozenset({"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"}),
     dict: frozenset({"update", "pop", "popitem", "clear", "move_to_end"}),
     set: frozenset({"add", "discard", "remove", "pop", "clear", "update"}),
-    collections.deque: frozenset({"append", "appendleft", "pop", "popleft", "clear", "extend", "rotate"}),
+    collections.deque: frozenset(
+        {"append", "appendleft", "pop", "popleft", "clear", "extend", "rotate"}
+    ),
     bytearray: frozenset({"append", "extend", "pop", "clear", "insert", "remove"}),
     np.ndarray: frozenset({"fill", "sort", "resize", "put", "partition", "itemset", "setfield"}),
 }
@@ -36,7 +38,9 @@ class Change(NamedTuple):
 
 
 class Call(NamedTuple):
-    """Call of *function*(*argument*, ...); of a method, also its object and name, else None and ""."""
+    """Call of *function*(*argument*, ...); of a method, also its object and name, else None
+    and "".
+    """
 
     function: Any
     argument: Any
@@ -97,7 +101,9 @@ def _method(function: Any, argument: Any) -> tuple[Any, str]:
 
 
 def _is_method_of(function: Any, argument: Any) -> bool:
-    """True if *function* is a method, as taken from a class, that is called with the object *argument*."""
+    """True if *function* is a method, as taken from a class, that is called with the object
+    *argument*.
+    """
     if isinstance(function, (types.MethodDescriptorType, types.WrapperDescriptorType)):
         return True
     if not isinstance(function, types.FunctionType) or argument is sys.monitoring.MISSING:

@@ -1,8 +1,9 @@
 """The process in which an audit runs: python -m ftsafety.audit.child PIPE STACKS OPTIONS.
 
-PIPE and STACKS are file descriptors to write to; OPTIONS is a JSON object. The process writes lines of JSON into PIPE:
-at each step {"progress": ..., "threads": true if several threads run}, and at the end {"report": ...} or {"error": ...,
-"status": ...}. At a crash or at SIGUSR1, the stacks of all threads are written into STACKS.
+PIPE and STACKS are file descriptors to write to; OPTIONS is a JSON object. The process writes lines
+of JSON into PIPE: at each step {"progress": ..., "threads": true if several threads run}, and at
+the end {"report": ...} or {"error": ..., "status": ...}. At a crash or at SIGUSR1, the stacks of
+all threads are written into STACKS.
 """
 
 import dataclasses
@@ -30,7 +31,9 @@ from ftsafety.audit.run import AuditError, Settings, audit_with
 
 
 def main() -> None:
-    """Run the audit, then end the process by os._exit: threads that hang would keep the process alive."""
+    """Run the audit, then end the process by os._exit: threads that hang would keep the process
+    alive.
+    """
     pipe, stacks, options = map(json.loads, sys.argv[1:])
     target_name = options["target"]
     faulthandler.enable(file=stacks, all_threads=True)
@@ -62,13 +65,17 @@ def main() -> None:
 
 
 def _audit(options: dict[str, Any], progress: Callable[[str], None]) -> Report:
-    """Load the dataset and audit it. Raises TargetError, AuditError, CopyError and what the dataset raises."""
+    """Load the dataset and audit it. Raises TargetError, AuditError, CopyError and what the dataset
+    raises.
+    """
     target_name = options["target"]
     with noticing() as turned_on:
         target_object = target.find(target_name)
         make = functools.partial(target.make, target_object, target_name)
         dataset = make if target.is_factory(target_object) else make()
-    settings = Settings(**{field.name: options[field.name] for field in dataclasses.fields(Settings)})
+    settings = Settings(
+        **{field.name: options[field.name] for field in dataclasses.fields(Settings)}
+    )
     if memory := options["memory"]:
         report = audit_without_files(dataset, memory, settings, progress)
     else:
@@ -79,7 +86,9 @@ def _audit(options: dict[str, Any], progress: Callable[[str], None]) -> Report:
 
 
 def _lacking(error: BaseException | None, target_name: str) -> str:
-    """Return one line with the command that adds the package that *target_name* lacks; "" for other errors."""
+    """Return one line with the command that adds the package that *target_name* lacks; "" for other
+    errors.
+    """
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return ""
     package = error.name.partition(".")[0]

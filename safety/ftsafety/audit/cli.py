@@ -1,4 +1,6 @@
-"""``python -m ftsafety.audit``: run the audit in a child process, so that a crash or a hang ends in a report."""
+"""``python -m ftsafety.audit``: run the audit in a child process, so that a crash or a hang ends in
+a report.
+"""
 
 import contextlib
 import json
@@ -33,7 +35,9 @@ _STARTING = "starting"
 
 
 class _Process:
-    """Child process that runs the audit. Its messages are checked, since the dataset can write to the same pipe."""
+    """Child process that runs the audit. Its messages are checked, since the dataset can write to
+    the same pipe.
+    """
 
     def __init__(self) -> None:
         self.answer: dict[str, Any] | None = None
@@ -51,7 +55,9 @@ class _Process:
         self._rest = b""
 
     def take(self, data: bytes) -> None:
-        """Handle the messages in *data*, bytes from the child's pipe. Empty *data* means that the pipe was closed."""
+        """Handle the messages in *data*, bytes from the child's pipe. Empty *data* means that the
+        pipe was closed.
+        """
         self.closed = not data or len(self._rest) > LONGEST_LINE
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
@@ -68,13 +74,20 @@ class _Process:
             Report.from_dict(message["report"])
             self.answer = message
 
-    def run(self, options: Any, deadline: float, interruption: Interruption, memory: str = "") -> None:
-        """Run the audit with *options*, until *deadline* (time.monotonic()) at the latest. A signal raises Stopped.
+    def run(
+        self, options: Any, deadline: float, interruption: Interruption, memory: str = ""
+    ) -> None:
+        """Run the audit with *options*, until *deadline* (time.monotonic()) at the latest. A signal
+        raises Stopped.
 
-        *memory*: an empty folder for the audit without files that loading writes; "" for the usual audit.
+        *memory*: an empty folder for the audit without files that loading writes; "" for the usual
+        audit.
         """
         watch = {interruption.fileno(): interruption.wanted}
-        program = [*(NAMESPACES if memory else ()), *command(sys.executable, "ftsafety.audit.child")]
+        program = [
+            *(NAMESPACES if memory else ()),
+            *command(sys.executable, "ftsafety.audit.child"),
+        ]
         values = json.dumps({**vars(options), "memory": memory})
         child = Child(
             lambda pipe, stacks: [*program, str(pipe), str(stacks), values],
@@ -89,7 +102,9 @@ class _Process:
         with contextlib.closing(child):
             pipe, stacks = child.pipes
             pipe.take = self.take
-            self.timed_out = not child.listen(watch, deadline - time.monotonic(), lambda: self.closed)
+            self.timed_out = not child.listen(
+                watch, deadline - time.monotonic(), lambda: self.closed
+            )
             if self.timed_out:
                 child.read_stacks(signal.SIGUSR1, stacks, watch)
             ended = child.listen(watch, 0.0 if self.timed_out else _GRACE)
@@ -137,8 +152,12 @@ def _print(report: Report, as_json: bool) -> None:
         print_report(terminal(str(report)))
 
 
-def _run_twice(options: Any, deadline: float, interruption: Interruption) -> tuple[list[_Process], _Process]:
-    """Run the audit, a second time if a signal ends it; return the processes that signals ended, and the last one."""
+def _run_twice(
+    options: Any, deadline: float, interruption: Interruption
+) -> tuple[list[_Process], _Process]:
+    """Run the audit, a second time if a signal ends it; return the processes that signals ended,
+    and the last one.
+    """
     crashes: list[_Process] = []
     while True:
         process = _Process()
@@ -159,7 +178,8 @@ def _report_of(process: _Process) -> Report | None:
 
 
 def _crash_under_threads(crashes: list[_Process]) -> _Process | None:
-    """Return the crash that is a finding: a fault under threads, though it came once, or the first of two crashes.
+    """Return the crash that is a finding: a fault under threads, though it came once, or the first
+    of two crashes.
 
     Other signals, such as SIGKILL, may come from elsewhere.
     """
@@ -185,8 +205,12 @@ def _report_of_crashes(options: Any, seconds: float) -> Report:
     return report
 
 
-def _audit_without_files(report: Report, options: Any, deadline: float, interruption: Interruption) -> None:
-    """Audit again without the files that loading writes where they are absent; add the outcome to *report*."""
+def _audit_without_files(
+    report: Report, options: Any, deadline: float, interruption: Interruption
+) -> None:
+    """Audit again without the files that loading writes where they are absent; add the outcome to
+    *report*.
+    """
     process = _Process()
     why = ""
     try:
@@ -197,7 +221,9 @@ def _audit_without_files(report: Report, options: Any, deadline: float, interrup
         why = str(error)
     other = _report_of(process)
     if process.signal:
-        report.unconfirmed.append(f"the process was ended by {process.signal} while {process.step}:\n{process.stacks}")
+        report.unconfirmed.append(
+            f"the process was ended by {process.signal} while {process.step}:\n{process.stacks}"
+        )
     elif other and not why:
         _merge(report, other)
         report.cannot.remove(ABSENT)
@@ -229,7 +255,10 @@ def _merge(report: Report, other: Report) -> None:
 def _failed(options: Any, process: _Process) -> int:
     step, status = process.step, 3
     if process.signal:
-        text = f"{process.signal} ended the process while {step}, with one thread at a time, so it is no race. "
+        text = (
+            f"{process.signal} ended the process while {step}, with one thread at a time, "
+            f"so it is no race. "
+        )
         text += f"The stacks:\n{process.stacks}"
     elif process.timed_out:
         stacks = process.stacks or "(no stacks: the interpreter did not answer)"
@@ -260,7 +289,9 @@ def _crash_finding(options: Any, crash: _Process, crashes: list[_Process]) -> Fi
 
 
 def _shorten(stacks: str, lines: int = 60) -> str:
-    """Return up to *lines* lines of faulthandler's *stacks*, the current thread first, without the audit's frames."""
+    """Return up to *lines* lines of faulthandler's *stacks*, the current thread first, without the
+    audit's frames.
+    """
     kept = []
     for line in stacks.rstrip().splitlines():
         if line.strip() and not _is_foreign(line):

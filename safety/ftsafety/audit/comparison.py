@@ -1,7 +1,7 @@
 """Immutable copies of samples, and their comparison.
 
-A sample is copied as soon as it is loaded, since a dataset may overwrite it. Comparison is exact: types, shapes,
-dtypes and bits (so a NaN equals itself).
+A sample is copied as soon as it is loaded, since a dataset may overwrite it. Comparison is exact:
+types, shapes, dtypes and bits (so a NaN equals itself).
 """
 
 import contextlib
@@ -30,36 +30,47 @@ class Frozen:
     kind: str
     """The type's name."""
     form: tuple = ()
-    """Properties of the value: dtype and shape of an array, keys of a container, mode and size of an image."""
+    """Properties of the value: dtype and shape of an array, keys of a container, mode and size of
+    an image.
+    """
     data: Any = None
     """The value itself if its type is in `_ATOMS`, otherwise its bytes; None for a container."""
     parts: tuple["Frozen", ...] = ()
 
     @property
     def opaque(self) -> bool:
-        """True if any part of the value could not be copied, so that only the type of this part is known."""
+        """True if any part of the value could not be copied, so that only the type of this part is
+        known.
+        """
         return self.form == ("opaque",) or any(part.opaque for part in self.parts)
 
 
 @dataclasses.dataclass(frozen=True)
 class Raised(Frozen):
-    """Copy of an exception that loading a sample raised, or that Python printed and ignored (in ``__del__``, ...)."""
+    """Copy of an exception that loading a sample raised, or that Python printed and ignored (in
+    ``__del__``, ...).
+    """
 
     ignored: str = ""
-    """The place of the exception if Python ignored it; an empty string if loading a sample raised it."""
+    """The place of the exception if Python ignored it; an empty string if loading a sample raised
+    it.
+    """
     line: str = dataclasses.field(default="", compare=False)
     text: str = dataclasses.field(default="", compare=False)
     traceback: str = dataclasses.field(default="", compare=False)
 
 
 class _UnreadableImageError(Exception):
-    """An image cannot be decoded. Used only inside `freeze`, which raises the decoder's error instead."""
+    """An image cannot be decoded. Used only inside `freeze`, which raises the decoder's error
+    instead.
+    """
 
 
 def freeze(value: Any) -> Frozen:
     """Return a deep copy of *value*. If a part cannot be copied, the copy has only the part's type.
 
-    Copying decodes an image that Pillow has not decoded yet. Raises the decoder's error if that fails.
+    Copying decodes an image that Pillow has not decoded yet. Raises the decoder's error if that
+    fails.
     """
     try:
         return _freeze(value, 0)
@@ -119,7 +130,9 @@ def _tensor_bytes(tensor: torch.Tensor) -> bytes:
 
 
 def _copy_container(value: Any, freeze_part: Callable[[Any], Frozen]) -> Frozen:
-    """Return a copy of a container and its elements; of an object of unknown type, its pickled form."""
+    """Return a copy of a container and its elements; of an object of unknown type, its pickled
+    form.
+    """
     kind = type(value).__qualname__
     elements: Iterable[Frozen]
     if isinstance(value, np.ndarray):
@@ -138,7 +151,9 @@ def _copy_container(value: Any, freeze_part: Callable[[Any], Frozen]) -> Frozen:
 
 
 def parts_of(value: Any) -> dict[Any, Any] | None:
-    """Return the elements of a container by key, index or field name; None if *value* is no container."""
+    """Return the elements of a container by key, index or field name; None if *value* is no
+    container.
+    """
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, (list, tuple)):
@@ -182,7 +197,9 @@ def _difference_of_parts(copy: Frozen, reference: Frozen, path: str) -> str | No
 
 
 def structure(value: Frozen) -> Frozen:
-    """Return the types, shapes and keys in *value*, for comparing samples whose data differ at each load."""
+    """Return the types, shapes and keys in *value*, for comparing samples whose data differ at each
+    load.
+    """
     if isinstance(value, Raised):
         return value
     form = value.form
@@ -231,7 +248,9 @@ def _values(copy: Frozen, reference: Frozen) -> str:
 
 
 def _place(number: int, form: tuple, size: int) -> str:
-    """Return the indices of element *number* of an array with *size* elements and the form (dtype, shape)."""
+    """Return the indices of element *number* of an array with *size* elements and the form (dtype,
+    shape).
+    """
     if len(form) != 2 or np.prod(form[1]) != size:
         return str(number)
     indices = np.unravel_index(number, form[1])
@@ -239,7 +258,9 @@ def _place(number: int, form: tuple, size: int) -> str:
 
 
 def _dtype(copy: Frozen) -> np.dtype:
-    """Return the type of the values in an array's copy; one byte where NumPy has no such type, or for an image."""
+    """Return the type of the values in an array's copy; one byte where NumPy has no such type, or
+    for an image.
+    """
     with contextlib.suppress(IndexError, AttributeError, TypeError):  # NumPy has no bfloat16
         # The mode "L" of an image is a code of NumPy too.
         if copy.form[0].startswith(("torch.", "<", ">", "|", "=")):

@@ -1,7 +1,8 @@
 """Bursts: many threads load samples at the same time, to provoke races.
 
-A burst consists of rounds. In each round, all threads wait at a barrier, then each thread loads one sample. The class
-`Way` holds the settings of a burst. Bursts also shorten the switch interval, which matters if the GIL is on.
+A burst consists of rounds. In each round, all threads wait at a barrier, then each thread loads one
+sample. The class `Way` holds the settings of a burst. Bursts also shorten the switch interval,
+which matters if the GIL is on.
 """
 
 import contextlib
@@ -29,14 +30,20 @@ _SWITCH_INTERVAL = 1e-6
 
 
 class Way(NamedTuple):
-    """Settings of a burst: which samples threads load, if the dataset is reset, and if the threads pause."""
+    """Settings of a burst: which samples threads load, if the dataset is reset, and if the threads
+    pause.
+    """
 
     same: bool
-    """True if all threads load the same sample in a round, False if each thread loads a different one."""
+    """True if all threads load the same sample in a round, False if each thread loads a different
+    one.
+    """
     cold: bool
     """True if the dataset is reset before each round: caches empty, files unopened."""
     pauses: bool
-    """True if threads pause briefly after random lines of the dataset, so that another thread runs in between."""
+    """True if threads pause briefly after random lines of the dataset, so that another thread runs
+    in between.
+    """
 
     def __str__(self) -> str:
         sample = "the same sample in all threads" if self.same else "another sample in each thread"
@@ -59,7 +66,9 @@ WAYS = (
 
 @dataclass
 class Mismatch:
-    """Failure in a burst: a sample that differs from the reference, or an exception that Python ignored."""
+    """Failure in a burst: a sample that differs from the reference, or an exception that Python
+    ignored.
+    """
 
     key: Any
     """The key of the sample (see `samples.Loads`); None for an exception that Python ignored."""
@@ -70,7 +79,9 @@ class Mismatch:
 
     @property
     def group(self) -> tuple:
-        """The group that counts this failure: one for each exception type and line, and one for all wrong samples."""
+        """The group that counts this failure: one for each exception type and line, and one for all
+        wrong samples.
+        """
         copy = self.copy
         if isinstance(copy, Raised):
             return "exception", copy.kind, copy.ignored or copy.line
@@ -79,7 +90,9 @@ class Mismatch:
 
 @dataclass
 class Burst:
-    """Result of one burst: number of loads (`calls`), number of `rounds`, and the failures (`mismatches`)."""
+    """Result of one burst: number of loads (`calls`), number of `rounds`, and the failures
+    (`mismatches`).
+    """
 
     way: Way
     calls: int = 0
@@ -93,7 +106,8 @@ class Burster:
     def __init__(self, serial: Serial, codes: Codes, ignored: list[Raised]) -> None:
         """Prepare bursts.
 
-        *codes*: the dataset's functions. *ignored*: the list to which `collecting` adds exceptions that Python ignores.
+        *codes*: the dataset's functions. *ignored*: the list to which `collecting` adds exceptions
+        that Python ignores.
         """
         self._serial = serial
         self._codes = codes
@@ -104,7 +118,8 @@ class Burster:
         self._patience = max(serial.patience, in_turns, 8 * serial.seconds_to_reset)
 
     def burst(self, way: Way, seed: int, deadline: float) -> Burst:
-        """Run one burst and return its result. No round starts after time.monotonic() *deadline*, except the first.
+        """Run one burst and return its result. No round starts after time.monotonic() *deadline*,
+        except the first.
 
         Raises Stuck if threads hang. These threads stay alive.
         """
@@ -140,7 +155,10 @@ class Burster:
                 calls[number] += 1
 
         try:
-            with _switching_often(), self._pausing(seed) if way.pauses else contextlib.nullcontext():
+            with (
+                _switching_often(),
+                self._pausing(seed) if way.pauses else contextlib.nullcontext(),
+            ):
                 self._run(run, barrier, calls)
         finally:
             self._serial.undo_reset()
@@ -162,7 +180,9 @@ class Burster:
         return plans
 
     def _take_ignored(self, way: Way) -> list[Mismatch]:
-        """Return the exceptions that Python ignored in this burst, without those that also came with one thread."""
+        """Return the exceptions that Python ignored in this burst, without those that also came
+        with one thread.
+        """
         mismatches = []
         for exception in self._ignored:
             if exception not in self._serial.ignored:
@@ -171,7 +191,9 @@ class Burster:
         self._ignored.clear()
         return mismatches
 
-    def _run(self, run: Callable[[int], None], barrier: threading.Barrier, calls: list[int]) -> None:
+    def _run(
+        self, run: Callable[[int], None], barrier: threading.Barrier, calls: list[int]
+    ) -> None:
         threads = [thread(f"audit-thread-{n}", run, n) for n in range(self._threads)]
         for loader in threads:
             loader.start()

@@ -1,11 +1,14 @@
-"""Detection of draws: calls that take numbers from the global random generators of ``random``, NumPy or torch.
+"""Detection of draws: calls that take numbers from the global random generators of ``random``,
+NumPy or torch.
 
-``sys.monitoring`` (PEP 669) reports each call from Python code, with the function object. So a method of a global
-generator is recognised under any name, also after ``from random import random``. For torch, a ``TorchFunctionMode``,
-which is active in one thread, compares the default generators' states around each call. A ``TorchDispatchMode`` would
-see TorchScript's calls too, but fails in torch 2.10 if two threads first use it at the same time.
+``sys.monitoring`` (PEP 669) reports each call from Python code, with the function object. So a
+method of a global generator is recognised under any name, also after ``from random import random``.
+For torch, a ``TorchFunctionMode``, which is active in one thread, compares the default generators'
+states around each call. A ``TorchDispatchMode`` would see TorchScript's calls too, but fails in
+torch 2.10 if two threads first use it at the same time.
 
-Only calls in threads that are inside ``recording_draws`` are recorded. Draws by these kinds of code are not detected:
+Only calls in threads that are inside ``recording_draws`` are recorded. Draws by these kinds of code
+are not detected:
 
 - C code that calls a C function, as in ``sorted(names, key=random.random)``;
 - TorchScript;
@@ -41,12 +44,15 @@ class Draw(NamedTuple):
 
 
 _this_thread = threading.local()
-"""Its attribute ``draws`` is the set of the current thread's draws. No threads share a set, so there is no lock."""
+"""Its attribute ``draws`` is the set of the current thread's draws. No threads share a set, so
+there is no lock.
+"""
 
 
 @contextlib.contextmanager
 def reporting_calls() -> Iterator[None]:
-    """Context manager: have Python report the function calls of all threads, so that draws can be noticed.
+    """Context manager: have Python report the function calls of all threads, so that draws can be
+    noticed.
 
     The draws of a thread are recorded only while the thread is inside ``recording_draws``.
     """
@@ -78,7 +84,15 @@ _INSTANCES: Final = tuple(zip(PROGRAMS.values(), _PREFIXES, strict=True))
 
 # Names of methods that only read a generator's state; others draw or set it.
 _READING: Final = frozenset(
-    {"getstate", "get_state", "__getstate__", "__reduce__", "initial_seed", "clone_state", "get_offset"}
+    {
+        "getstate",
+        "get_state",
+        "__getstate__",
+        "__reduce__",
+        "initial_seed",
+        "clone_state",
+        "get_offset",
+    }
 )
 
 _CythonFunction: Final = type(np.random.seed)
@@ -89,7 +103,9 @@ _CALL_LATER: Final = frozenset(map(id, (map, iter, itertools.starmap)))
 
 
 def _generator_of(function: Any, argument: Any) -> str | None:
-    """Return the name of the global generator from which the call *function*(*argument*, ...) draws, or None."""
+    """Return the name of the global generator from which the call *function*(*argument*, ...)
+    draws, or None.
+    """
     if type(function) is _CythonFunction and id(function) in _NUMPY_FUNCTIONS:
         return _NUMPY
     owner = _owner(function, argument)
@@ -116,7 +132,9 @@ def _owner(function: Any, argument: Any) -> Any:
 
 
 def _on_call(code: types.CodeType, offset: int, function: Any, argument: Any) -> None:
-    """Record the call if it is a draw. Callback of ``sys.monitoring``, which reports no events during callbacks."""
+    """Record the call if it is a draw. Callback of ``sys.monitoring``, which reports no events
+    during callbacks.
+    """
     draws = getattr(_this_thread, "draws", None)
     if draws is None:
         return
@@ -140,7 +158,9 @@ def _called_function(function: Any, argument: Any) -> Any:
 
 
 class _TorchDraws(TorchFunctionMode):
-    """Mode that records calls of torch functions that draw from a default generator. The calls run unchanged."""
+    """Mode that records calls of torch functions that draw from a default generator. The calls run
+    unchanged.
+    """
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         before = _torch_states()
@@ -168,10 +188,11 @@ def _name_in_torch(function: Any) -> str:
 
 
 def find_call_site(frame: types.FrameType) -> tuple[Line, str | None]:
-    """Return the line of user code that led to the draw in *frame*, and the library function that this line called.
+    """Return the line of user code that led to the draw in *frame*, and the library function that
+    this line called.
 
-    Sometimes no user code led to the draw: ftloader called an installed package, which drew. Then the line is in this
-    package. The function is None if the line calls the generator directly.
+    Sometimes no user code led to the draw: ftloader called an installed package, which drew. Then
+    the line is in this package. The function is None if the line calls the generator directly.
     """
     called = None
     outside: types.FrameType | None = None  # the first frame outside of random, NumPy and torch

@@ -1,6 +1,8 @@
-"""Copies of folders that lack some files, mounted over the folders, for this process alone (mount_namespaces(7)).
+"""Copies of folders that lack some files, mounted over the folders, for this process alone
+(mount_namespaces(7)).
 
-The copies are overlays (overlayfs) whose changes are in memory. So no file below them is written, moved or deleted.
+The copies are overlays (overlayfs) whose changes are in memory. So no file below them is written,
+moved or deleted.
 """
 
 import os
@@ -9,7 +11,9 @@ import tempfile
 from collections.abc import Iterable
 
 NAMESPACES = ("unshare", "--user", "--map-root-user", "--mount")
-"""The start of a command that runs a program with mounts of its own. It needs no root, but user_namespaces(7)."""
+"""The start of a command that runs a program with mounts of its own. It needs no root, but
+user_namespaces(7).
+"""
 
 
 class CopyError(Exception):
@@ -18,7 +22,9 @@ class CopyError(Exception):
 
 def _run(command: Iterable[str], folder: str | None = None) -> None:
     try:
-        done = subprocess.run([*command], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        done = subprocess.run(
+            [*command], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
     except OSError as error:
         raise CopyError(str(error)) from error
     if done.returncode:
@@ -31,10 +37,13 @@ def check_namespaces() -> None:
 
 
 class EmptyCopies:
-    """Copies of folders, mounted over them. Only for a process that was started by NAMESPACES. Owned by one thread."""
+    """Copies of folders, mounted over them. Only for a process that was started by NAMESPACES.
+    Owned by one thread.
+    """
 
     def __init__(self, folders: Iterable[str], memory: str) -> None:
-        """Prepare copies of *folders* and of all folders below. *memory*: an empty folder of this process's own.
+        """Prepare copies of *folders* and of all folders below. *memory*: an empty folder of this
+        process's own.
 
         Raises CopyError, as `mount` does.
         """
@@ -43,7 +52,9 @@ class EmptyCopies:
         self._folders = sorted(_highest(folders), key=hidden.startswith)
         self._memory = memory
         self._mounted: dict[str, int] = {}
-        """By folder, a descriptor of the copy. Files are removed through it, so never from the folder itself."""
+        """By folder, a descriptor of the copy. Files are removed through it, so never from the
+        folder itself.
+        """
         _run(["mount", "-t", "tmpfs", "tmpfs", memory])
 
     def mount(self, lacking: Iterable[str] = ()) -> None:
@@ -72,11 +83,15 @@ class EmptyCopies:
             except FileNotFoundError:
                 pass
             except OSError as error:  # of a group that has no number among this process's own
-                raise CopyError(f"a copy of {folder} cannot be changed: {error.strerror}") from error
+                raise CopyError(
+                    f"a copy of {folder} cannot be changed: {error.strerror}"
+                ) from error
 
 
 def _highest(folders: Iterable[str]) -> list[str]:
-    """Return the real paths of those *folders* that are below no other one. Each path ends in "/"."""
+    """Return the real paths of those *folders* that are below no other one. Each path ends in
+    "/".
+    """
     paths = {os.path.join(os.path.realpath(folder), "") for folder in folders}
     highest: list[str] = []
     for path in sorted(paths):  # a folder comes before those below it
@@ -86,7 +101,9 @@ def _highest(folders: Iterable[str]) -> list[str]:
 
 
 def _mount_overlay(folder: str, layer: str) -> int:
-    """Mount a copy over *folder*, whose changes go into *layer*; return a descriptor of the copy."""
+    """Mount a copy over *folder*, whose changes go into *layer*; return a descriptor of the
+    copy.
+    """
     device_below = os.stat(folder).st_dev
     for name in ("upper", "work"):
         os.mkdir(os.path.join(layer, name))

@@ -21,11 +21,14 @@ from ftsafety.audit.samples import Loads
 from ftsafety.audit.serial import Serial
 from ftsafety.audit.shared_writes import Write
 
-_LOCK_OF_ARRAY = " The dataset has a lock; if it is held from the first write to the last read, this is safe."
+_LOCK_OF_ARRAY = (
+    " The dataset has a lock; if it is held from the first write to the last read, this is safe."
+)
 
 
 def from_observation(first: Observed, second: Observed, nodes: list[Node]) -> list[Finding]:
-    """Return findings for what two observations saw: writes, draws, moves of file positions, limits of libraries.
+    """Return findings for what two observations saw: writes, draws, moves of file positions, limits
+    of libraries.
 
     A write, draw or move gives a finding only if both observations saw its line.
     """
@@ -52,7 +55,9 @@ def _write(write: Write) -> Finding:
 
 
 def softened(findings: list[Finding], harmless: dict[Write, str]) -> list[Finding]:
-    """Return *findings*, in which notes replace those of harmless writes. *harmless*: {write: kind of the note}."""
+    """Return *findings*, in which notes replace those of harmless writes. *harmless*: {write: kind
+    of the note}.
+    """
     notes = {}
     for write, kind in harmless.items():
         finding = _write(write)
@@ -62,11 +67,15 @@ def softened(findings: list[Finding], harmless: dict[Write, str]) -> list[Findin
 
 def _draw(draw: Draw) -> Finding:
     remedy = kinds.remedy_of_draw(draw.name, draw.generator, _place(draw.line))
-    return kinds.make("global-random", draw.line, name=draw.name, generator=draw.generator, remedy=remedy)
+    return kinds.make(
+        "global-random", draw.line, name=draw.name, generator=draw.generator, remedy=remedy
+    )
 
 
 def _moves(first: Observed, second: Observed) -> list[Finding]:
-    """Return a finding for each file whose position both observations saw moved; one for files of the same lines."""
+    """Return a finding for each file whose position both observations saw moved; one for files of
+    the same lines.
+    """
     lines = {move.line for move in first.moves}
     by_file: dict[str, list[Move]] = {}
     for move in sorted(second.moves):
@@ -92,7 +101,14 @@ def _moves_of_file(moves: list[Move]) -> Finding:
         places = sorted({_place(move.line) for move in moves[1:]})
         other_places = f" (also at {', '.join(places)})"
     return kinds.make(
-        "file-position", moves[0].line, level, handle=handle, file=file, others=other_places, what=harm, remedy=remedy
+        "file-position",
+        moves[0].line,
+        level,
+        handle=handle,
+        file=file,
+        others=other_places,
+        what=harm,
+        remedy=remedy,
     )
 
 
@@ -101,7 +117,9 @@ def _place(line: Line) -> str:
 
 
 def _views(nodes: list[Node]) -> list[Finding]:
-    """Return a finding for the first memoryview that threads share; *nodes*: the dataset, then what it refers to."""
+    """Return a finding for the first memoryview that threads share; *nodes*: the dataset, then what
+    it refers to.
+    """
     views = [node.path for node in nodes if type(node.value) is memoryview]
     if not views:
         return []
@@ -110,7 +128,9 @@ def _views(nodes: list[Node]) -> list[Finding]:
 
 
 def _limits(observed: Observed, nodes: list[Node]) -> list[Finding]:
-    """Return a finding for each library with limits that the dataset calls, or to whose objects it refers."""
+    """Return a finding for each library with limits that the dataset calls, or to whose objects it
+    refers.
+    """
     path_by_module: dict[str, str] = {}
     for node in nodes:
         module, _, _ = type(node.value).__module__.partition(".")
@@ -138,9 +158,11 @@ def _limits_of(modules: Iterable[str]) -> dict[str, Limit]:
 
 
 def from_serial(serial: Serial) -> list[Finding]:
-    """Return findings for what one thread shows: samples that vary, overwritten ones, late images, and written files.
+    """Return findings for what one thread shows: samples that vary, overwritten ones, late images,
+    and written files.
 
-    A late image is one that the dataset opened before, and that Pillow decoded only when samples were loaded.
+    A late image is one that the dataset opened before, and that Pillow decoded only when samples
+    were loaded.
     """
     loads = serial.loads
     where = definition(loads.dataset)
@@ -168,11 +190,14 @@ def _files_written(serial: Serial, where: Line) -> list[Finding]:
     return [kinds.make("files-written", line or where, path=path, number=len(written))]
 
 
-def from_arrays(dataset: Any, paths: set[str], codes: Codes, written: list[Finding], second: Observed) -> list[Finding]:
-    """Return a finding for each array that was overwritten; *paths* names them ("dataset.buffer", ...).
+def from_arrays(
+    dataset: Any, paths: set[str], codes: Codes, written: list[Finding], second: Observed
+) -> list[Finding]:
+    """Return a finding for each array that was overwritten; *paths* names them ("dataset.buffer",
+    ...).
 
-    Leaves out arrays that are explained by a finding in *written*, or by a line that writes while its thread holds a
-    lock (``second.locks``): the finding or the line contains the array's name.
+    Leaves out arrays that are explained by a finding in *written*, or by a line that writes while
+    its thread holds a lock (``second.locks``): the finding or the line contains the array's name.
     """
     level, lock = None, ""
     if second.has_locks:  # a library may write under it, which cannot be seen
@@ -197,9 +222,11 @@ def from_threads(
     bursts: tuple[list[Burst], list[Burst]],
     suspects: list[Finding],
 ) -> Finding:
-    """Return the finding for failures of one kind: *failures* before the second look, and *confirmed* during it.
+    """Return the finding for failures of one kind: *failures* before the second look, and
+    *confirmed* during it.
 
-    *bursts*: those before the second look, and those during it. *suspects*: findings that may name the cause.
+    *bursts*: those before the second look, and those during it. *suspects*: findings that may name
+    the cause.
     """
     first = failures[0]
     before, after = bursts
@@ -211,14 +238,20 @@ def from_threads(
     error = first.copy
     if isinstance(error, Raised) and error.ignored:
         evidence += "it never came with one thread"
-        return kinds.make("ignored-exception", error.line, error=error, remedy=remedy, seen=evidence)
+        return kinds.make(
+            "ignored-exception", error.line, error=error, remedy=remedy, seen=evidence
+        )
     evidence += "one thread alone gets it right before and after"
     keys = loads.shown({failure.key for failure in failures})
     if isinstance(error, Raised):
-        return kinds.make("exception", error.line, error=error, keys=keys, remedy=remedy, seen=evidence)
+        return kinds.make(
+            "exception", error.line, error=error, keys=keys, remedy=remedy, seen=evidence
+        )
     where = causes[0] if len(causes) == 1 else definition(loads.dataset)
     examples = _examples(loads, failures)
-    return kinds.make("results-differ", where, examples=examples, keys=keys, remedy=remedy, seen=evidence)
+    return kinds.make(
+        "results-differ", where, examples=examples, keys=keys, remedy=remedy, seen=evidence
+    )
 
 
 def _rounds(bursts: list[Burst]) -> int:
@@ -244,6 +277,7 @@ def _remedy(causes: list[str], suspects: list[Finding]) -> str:
         listed = "; ".join(f"{limit.title}: {limit.remedy}" for limit in limits)
         return f"{nothing}, but {listed}"
     return (
-        f"{nothing}, so look at the objects that it calls: a decoder, reader or model that threads share needs one "
+        f"{nothing}, so look at the objects that it calls: a decoder, reader or model that "
+        f"threads share needs one "
         "lock around each use, or one object per thread (threading.local)"
     )

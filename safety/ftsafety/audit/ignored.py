@@ -1,4 +1,6 @@
-"""Collection of exceptions that Python prints and ignores: in ``__del__`` and callbacks, or at the end of a thread."""
+"""Collection of exceptions that Python prints and ignores: in ``__del__`` and callbacks, or at the
+end of a thread.
+"""
 
 import contextlib
 import dataclasses
@@ -15,10 +17,11 @@ from ftsafety.audit.samples import raised
 
 @contextlib.contextmanager
 def collecting() -> Iterator[list[Raised]]:
-    """Context manager: collect ignored exceptions of all threads. Only the first of each type and place is printed.
+    """Context manager: collect ignored exceptions of all threads. Only the first of each type and
+    place is printed.
 
-    Replaces sys.unraisablehook and threading.excepthook. At the end, the previous hooks are restored, except where the
-    block has set another hook: that hook stays.
+    Replaces sys.unraisablehook and threading.excepthook. At the end, the previous hooks are
+    restored, except where the block has set another hook: that hook stays.
     """
     # There is no lock, since a hook may interrupt another one of its thread.
     exceptions: list[Raised] = []
@@ -55,7 +58,9 @@ def collecting() -> Iterator[list[Raised]]:
 
 
 def _described(args: Any) -> Raised:
-    """Return a copy of the exception in *args*, a hook's argument. Its `line` is the innermost line of user code."""
+    """Return a copy of the exception in *args*, a hook's argument. Its `line` is the innermost line
+    of user code.
+    """
     error = args.exc_value if args.exc_value is not None else args.exc_type()
     frames = traceback.extract_tb(args.exc_traceback)
     place = "a function without lines"

@@ -1,4 +1,6 @@
-"""Record of the objects that the loading of a sample takes out of shared containers, so has alone until it ends."""
+"""Record of the objects that the loading of a sample takes out of shared containers, so has alone
+until it ends.
+"""
 
 import contextlib
 import types
@@ -12,7 +14,9 @@ from ftsafety.audit.reachable import variables_of, walk
 
 
 class _Taking(NamedTuple):
-    """Call that takes an object out of `container`; `frame` assigns it to the local variables `names`."""
+    """Call that takes an object out of `container`; `frame` assigns it to the local variables
+    `names`.
+    """
 
     container: Any
     frame: types.FrameType
@@ -31,7 +35,9 @@ class _Taking(NamedTuple):
         return entries
 
     def is_unknown(self, entries: list[Any]) -> bool:
-        """True if the *entries* cannot be followed: they are in no variable, or unrelated code may use them as well."""
+        """True if the *entries* cannot be followed: they are in no variable, or unrelated code may
+        use them as well.
+        """
         if not self.names:
             return True
         return bool(entries) and all(map(is_value, entries))
@@ -75,7 +81,9 @@ class PoolRecorder:
             self._take_back(container)
 
     def _take_back(self, container: Any) -> None:
-        """Drop what was taken from *container*; or all that was taken, if none came from this pool."""
+        """Drop what was taken from *container*; or all that was taken, if none came from this
+        pool.
+        """
         kept = {}
         for number, (value, container_id) in self._lent.items():
             if container_id != id(container):
@@ -85,7 +93,9 @@ class PoolRecorder:
         self._lent = kept
 
     def settle(self) -> None:
-        """Record the objects that the thread's previous call took out of a shared container, if any."""
+        """Record the objects that the thread's previous call took out of a shared container, if
+        any.
+        """
         if self._taking is None:
             return
         taking, self._taking = self._taking, None
@@ -99,7 +109,9 @@ class PoolRecorder:
                 self._lend(value, taking.container)
 
     def _find_others(self, values: list[Any], frame: types.FrameType) -> None:
-        """Add what threads share through the dataset, through global variables and the classes of *values*."""
+        """Add what threads share through the dataset, through global variables and the classes of
+        *values*.
+        """
         roots: list[Any] = variables_of(self._new_classes(values))
         if not self._others:
             roots += [self._dataset, frame.f_globals]

@@ -18,7 +18,9 @@ _EVENTS = sys.monitoring.events
 
 @contextlib.contextmanager
 def monitoring(callbacks: dict[int, Callable]) -> Iterator[int]:
-    """Context manager: register *callbacks*, by event, and yield their tool id. RuntimeError if no tool id is free."""
+    """Context manager: register *callbacks*, by event, and yield their tool id. RuntimeError if no
+    tool id is free.
+    """
     tool = _free_tool_id()
     sys.monitoring.use_tool_id(tool, "ftsafety.audit")
     try:
@@ -36,12 +38,15 @@ def _free_tool_id() -> int:
     for tool in reversed(range(6)):
         if sys.monitoring.get_tool(tool) is None:
             return tool
-    raise RuntimeError("the audit needs one of sys.monitoring's tool ids, but all are in use: stop a profiler")
+    raise RuntimeError(
+        "the audit needs one of sys.monitoring's tool ids, but all are in use: stop a profiler"
+    )
 
 
 @contextlib.contextmanager
 def events_in(tool: int, codes: Codes, events: int) -> Iterator[None]:
-    """Context manager: switch on *events* (bits of sys.monitoring.events) in the functions *codes*, for tool id *tool*.
+    """Context manager: switch on *events* (bits of sys.monitoring.events) in the functions *codes*,
+    for tool id *tool*.
 
     No thread may run these functions while the ``with`` block is entered or left.
     """
@@ -56,9 +61,11 @@ def events_in(tool: int, codes: Codes, events: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def discovering(files: set[str]) -> Iterator[Codes]:
-    """Context manager: collect the functions that run inside the ``with`` block and are in user code or in *files*.
+    """Context manager: collect the functions that run inside the ``with`` block and are in user
+    code or in *files*.
 
-    Functions of the libraries in LIMITS are left out, since the libraries may have locks of their own.
+    Functions of the libraries in LIMITS are left out, since the libraries may have locks of their
+    own.
     """
     codes: Codes = set()
 

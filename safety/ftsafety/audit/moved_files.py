@@ -8,12 +8,16 @@ from ftsafety.audit.report import Line
 
 
 class Move(NamedTuple):
-    """Line of user code that changes the position in an open file, such as a call of ``seek()`` or ``read()``."""
+    """Line of user code that changes the position in an open file, such as a call of ``seek()`` or
+    ``read()``.
+    """
 
     line: Line
     file: str
     direct: bool
-    """True if the line calls a method of the file, False if it calls a library, which may have a lock of its own."""
+    """True if the line calls a method of the file, False if it calls a library, which may have a
+    lock of its own.
+    """
 
 
 class _Call(NamedTuple):
@@ -56,8 +60,8 @@ class MoveRecorder:
     def next_call(self, line: Line, guarded: bool, direct: bool, lent: Container[int]) -> None:
         """Record the positions that the previous call moved, and take up the call in *line*.
 
-        *guarded*: True if the thread holds a lock. *direct*: True if the call is that of a file's method. *lent*: ids
-        and descriptors of files that the thread has alone.
+        *guarded*: True if the thread holds a lock. *direct*: True if the call is that of a file's
+        method. *lent*: ids and descriptors of files that the thread has alone.
         """
         call = self._last_call
         if call is None:
@@ -71,7 +75,8 @@ class MoveRecorder:
         self._last_call = _Call(line, guarded, direct, after)
 
     def _is_shared(self, file: OpenFile, lent: Container[int]) -> bool:
-        # A file opened for this sample belongs to the thread, though another file may get its descriptor later.
+        # A file opened for this sample belongs to the thread, though another file may get its
+        # descriptor later.
         return file in self._open_before and file.identity[1] not in lent
 
     def end_sample(self, place: Line, lent: Container[int]) -> None:

@@ -1,10 +1,12 @@
-"""Observation of the dataset's code: the lines that write to shared objects, move file positions or call libraries.
+"""Observation of the dataset's code: the lines that write to shared objects, move file positions or
+call libraries.
 
-One thread loads samples, and after it another thread loads the same samples. If both write to an object, the threads
-share it. Only one thread loads at a time, so a lock that is held is held by that thread.
+One thread loads samples, and after it another thread loads the same samples. If both write to an
+object, the threads share it. Only one thread loads at a time, so a lock that is held is held by
+that thread.
 
-Three recorders keep what is seen: of writes (shared_writes), of file positions (moved_files), and of the objects that
-samples take out of shared containers (lent_objects).
+Three recorders keep what is seen: of writes (shared_writes), of file positions (moved_files), and
+of the objects that samples take out of shared containers (lent_objects).
 """
 
 import contextlib
@@ -46,14 +48,17 @@ class Observed:
     moves: set[Move]
     draws: set[Draw]
     libraries: dict[str, Line]
-    """By top-level package that the dataset's lines call: the first line that calls this package."""
+    """By top-level package that the dataset's lines call: the first line that calls this
+    package.
+    """
     locks: set[Line]
     """Lines that write while their thread holds a lock."""
     has_locks: bool
     """True if the dataset refers to a lock of its own."""
     lends_values: bool
-    """True if samples may depend on entries that threads took out of a shared container: the entries contain arrays or
-    containers, or are numbers or strings, or are assigned to no local variable at once."""
+    """True if samples may depend on entries that threads took out of a shared container: the
+    entries contain arrays or containers, or are numbers or strings, or are assigned to no local
+    variable at once."""
     instructions: int
     """Number of instructions that the interpreter reported."""
 
@@ -72,7 +77,9 @@ class Observer:
     Owned by one thread.
     """
 
-    def __init__(self, dataset: Any, load: Callable[[Any, int], Any], codes: Codes, nodes: list[Node]) -> None:
+    def __init__(
+        self, dataset: Any, load: Callable[[Any, int], Any], codes: Codes, nodes: list[Node]
+    ) -> None:
         """Prepare an observation.
 
         Args:
@@ -99,10 +106,11 @@ class Observer:
         self._pools = PoolRecorder(dataset)
 
     def observe(self, keys: list) -> Observed:
-        """Load *keys* in one thread, then in another, and once more so for the draws; return what was seen.
+        """Load *keys* in one thread, then in another, and once more so for the draws; return what
+        was seen.
 
-        The draws are not observed together with the rest, since CPython 3.13 may lose events if two tools monitor the
-        same code.
+        The draws are not observed together with the rest, since CPython 3.13 may lose events if two
+        tools monitor the same code.
         """
         self._observe_lines(keys)
         return Observed(
@@ -117,7 +125,10 @@ class Observer:
         )
 
     def _observe_lines(self, keys: list) -> None:
-        callbacks: dict[int, Callable] = {_EVENTS.INSTRUCTION: self._on_instruction, _EVENTS.CALL: self._on_call}
+        callbacks: dict[int, Callable] = {
+            _EVENTS.INSTRUCTION: self._on_instruction,
+            _EVENTS.CALL: self._on_call,
+        }
         with monitoring(callbacks) as tool:
             sys.monitoring.restart_events()
             with events_in(tool, self._codes, _EVENTS.INSTRUCTION | _EVENTS.CALL):
@@ -170,7 +181,8 @@ class Observer:
         self._pools.settle()
         call = call_of(function, argument)
         file = of_object(call.subject())
-        # A ZipFile that is read holds its own lock around each seek and read (Lib/zipfile, _SharedFile).
+        # A ZipFile that is read holds its own lock around each seek and read (Lib/zipfile,
+        # _SharedFile).
         guarded = call.reads_archive() or self._guards.hold(frame)
         self._moves.next_call(line, guarded, has_position(file), self._pools.lent)
         if module := call.module():
@@ -191,14 +203,21 @@ class Observer:
         line = Line(frame.f_code.co_filename, frame.f_lineno)
         write = Write(line, change.target, change.kind, change.per_thread)
         written = Written(
-            value=receiver, shared_as=self._pools.shared_as(receiver), write=write, guarded=self._guards.hold(frame)
+            value=receiver,
+            shared_as=self._pools.shared_as(receiver),
+            write=write,
+            guarded=self._guards.hold(frame),
         )
         is_lent = id(receiver) in self._pools.lent
         self._writes.record(written, is_lent)
 
 
-def _take_turns(keys: list, around: Callable[[], AbstractContextManager], load: Callable[[Any, int], Any]) -> None:
-    """Load *keys* in one thread, then in another. Both stay alive until the end, so that their ids differ."""
+def _take_turns(
+    keys: list, around: Callable[[], AbstractContextManager], load: Callable[[Any, int], Any]
+) -> None:
+    """Load *keys* in one thread, then in another. Both stay alive until the end, so that their ids
+    differ.
+    """
     finished = [threading.Event() for _ in range(TURNS)]
     leave = threading.Event()
 

@@ -1,6 +1,7 @@
 """The files that loading reads and writes, as CPython's audit events (PEP 578) report them.
 
-Files that C or C++ code opens are not reported, except that a file counts as written if it was read after it changed.
+Files that C or C++ code opens are not reported, except that a file counts as written if it was read
+after it changed.
 """
 
 import contextlib
@@ -18,7 +19,9 @@ from ftsafety.audit.report import Line
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _CODE = (".py", ".pyc", ".so")
-_NO_DATA = tuple({os.path.join(path, "") for path in (sys.prefix, sys.base_prefix, "/proc", "/sys")})
+_NO_DATA = tuple(
+    {os.path.join(path, "") for path in (sys.prefix, sys.base_prefix, "/proc", "/sys")}
+)
 
 
 class OpenedFiles:
@@ -27,13 +30,17 @@ class OpenedFiles:
     def __init__(self) -> None:
         self.read: dict[str, None] = {}
         self.opened_to_write: dict[str, Line] = {}
-        """By file, the line that opened it first to write to it, or that renamed another file to it."""
-        # A file system's clock may be late by a tick, so that what is written in the first one does not count. What was
-        # written before never does.
+        """By file, the line that opened it first to write to it, or that renamed another file to
+        it.
+        """
+        # A file system's clock may be late by a tick, so that what is written in the first one does
+        # not count. What was written before never does.
         self._since = time.time_ns()
 
     def written(self) -> dict[str, Line | None]:
-        """Return the data files that are there and were written, each with the line that wrote it, if it is known."""
+        """Return the data files that are there and were written, each with the line that wrote it,
+        if it is known.
+        """
         written: dict[str, Line | None] = {}
         for path in filter(_is_data, self.opened_to_write):
             written[path] = self.opened_to_write[path]
@@ -43,7 +50,9 @@ class OpenedFiles:
         return written
 
     def rewritable(self) -> list[str]:
-        """Return the data files that were read and not written, in folders where this process may make files."""
+        """Return the data files that were read and not written, in folders where this process may
+        make files.
+        """
         written = self.written()
         paths = []
         for path in filter(_is_data, self.read):
@@ -67,7 +76,9 @@ _records: dict[int, OpenedFiles] = {}
 
 @contextlib.contextmanager
 def recording_files() -> Iterator[OpenedFiles]:
-    """Context manager: yield a record of the files that this thread opens inside the ``with`` block."""
+    """Context manager: yield a record of the files that this thread opens inside the ``with``
+    block.
+    """
     _add_hook()
     number = threading.get_ident()
     outer = _records.get(number)

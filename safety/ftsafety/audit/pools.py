@@ -1,4 +1,6 @@
-"""Objects that the loading of a sample takes out of a shared container, such as a queue, and puts back."""
+"""Objects that the loading of a sample takes out of a shared container, such as a queue, and puts
+back.
+"""
 
 import collections
 import contextlib
@@ -13,16 +15,19 @@ import torch
 from ftloader.diagnosis.lookups import is_a
 from ftsafety.audit.reachable import ATOMS, walk
 
-POOL = frozenset({"pop", "popleft", "append", "appendleft", "get", "get_nowait", "put", "put_nowait"})
+POOL = frozenset(
+    {"pop", "popleft", "append", "appendleft", "get", "get_nowait", "put", "put_nowait"}
+)
 """Methods that take an object out of a container, or put it back, in one atomic step."""
 BUFFERS = (np.ndarray, torch.Tensor, bytearray, list, dict, set, collections.deque)
 
 
 def assigned(frame: types.FrameType) -> tuple[types.FrameType, list[str]]:
-    """Return (frame, names): the local variables that get the result of the call that *frame* is making.
+    """Return (frame, names): the local variables that get the result of the call that *frame* is
+    making.
 
-    If *frame* only returns this result, the frame and its variables are those of a caller. The names are [] if no
-    variable gets the result immediately.
+    If *frame* only returns this result, the frame and its variables are those of a caller. The
+    names are [] if no variable gets the result immediately.
     """
     names: list[str] = []
     number = 1
@@ -82,7 +87,9 @@ def _array(value: Any) -> np.ndarray | None:
 
 
 def is_value(entry: Any) -> bool:
-    """True if *entry* is a number, a string or a tuple of these: an object that unrelated code may use as well."""
+    """True if *entry* is a number, a string or a tuple of these: an object that unrelated code may
+    use as well.
+    """
     if is_a(entry, tuple):
         return all(map(is_value, entry))
     return is_a(entry, ATOMS)

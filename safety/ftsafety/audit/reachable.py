@@ -59,7 +59,9 @@ class Node:
 
 
 def walk(dataset: Any) -> list[Node]:
-    """Return the dataset and all objects that it refers to, breadth first. Attributes of C types are not followed."""
+    """Return the dataset and all objects that it refers to, breadth first. Attributes of C types
+    are not followed.
+    """
     queue = collections.deque([Node("dataset", dataset)])
     visited = {id(dataset)}
     nodes: list[Node] = []
@@ -129,7 +131,9 @@ def _class_state(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def with_several_names(dataset: Any) -> set[str]:
-    """Return the names, such as ".cache", of all containers that the dataset refers to under more than one name."""
+    """Return the names, such as ".cache", of all containers that the dataset refers to under more
+    than one name.
+    """
     names_by_id: dict[int, set[str]] = collections.defaultdict(set)
     nodes = walk(dataset)  # keeps the containers alive, so that ids stay unique
     for node in nodes:
@@ -169,9 +173,11 @@ def _first(values: Any) -> list:
 
 
 def variables_of(classes: Iterable[type]) -> list[dict]:
-    """Return the global variables of modules of user code, and the variables of the classes in these modules.
+    """Return the global variables of modules of user code, and the variables of the classes in
+    these modules.
 
-    The modules are those that define *classes* or their base classes. Each module and class gives a dictionary.
+    The modules are those that define *classes* or their base classes. Each module and class gives a
+    dictionary.
     """
     with contextlib.suppress(Exception):  # a metaclass may raise anything
         modules = _modules_of(classes)
@@ -207,7 +213,9 @@ def _file_of(cls: type) -> str:
 
 
 def watched_files(nodes: list[Node]) -> set[str]:
-    """Return the source files of the classes and functions in *nodes*, torch's too, but not the standard library's."""
+    """Return the source files of the classes and functions in *nodes*, torch's too, but not the
+    standard library's.
+    """
     library = os.path.join(os.path.dirname(threading.__file__), "")
     installed = sysconfig.get_path("purelib")
     files = set()

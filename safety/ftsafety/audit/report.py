@@ -17,7 +17,9 @@ class Level(enum.StrEnum):
     PROBLEM = "problem"
     """Wrong results, exceptions, hangs, or code that leads to them and was seen to run."""
     RISK = "risk"
-    """Several threads write the same object without a lock. Whether that does harm depends on the dataset."""
+    """Several threads write the same object without a lock. Whether that does harm depends on the
+    dataset.
+    """
     NOTE = "note"
     """Nothing to fix, but good to know."""
 
@@ -25,7 +27,8 @@ class Level(enum.StrEnum):
 SYMPTOMS = frozenset({"results-differ", "exception", "ignored-exception", "hang", "crash"})
 """Kinds of findings that name an effect, not its cause."""
 ABSENT = (
-    "what loading does while a file is absent that it would write then, such as a cache's: to try it, audit with an "
+    "what loading does while a file is absent that it would write then, such as a cache's: to "
+    "try it, audit with an "
     "empty folder in place of the one that holds such files"
 )
 """What an audit cannot say if loading reads files that it may have written in an earlier run."""
@@ -47,19 +50,26 @@ class Line(NamedTuple):
     number: int
 
     def __str__(self) -> str:
-        return f"{self.filename}:{self.number}  {linecache.getline(self.filename, self.number).strip()}"
+        return (
+            f"{self.filename}:{self.number}  "
+            f"{linecache.getline(self.filename, self.number).strip()}"
+        )
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Fault or remark, with the evidence. A failure under threads is a finding only if the second look confirmed it."""
+    """Fault or remark, with the evidence. A failure under threads is a finding only if the second
+    look confirmed it.
+    """
 
     kind: str
     """The kind of fault, as a constant for programs: "results-differ", "unguarded-write", ..."""
     level: Level
     title: str
     where: str
-    """"file:line" of user code, and the text of the line. For a fault without a line: where ``__getitem__`` starts."""
+    """"file:line" of user code, and the text of the line. For a fault without a line: where
+    ``__getitem__`` starts.
+    """
     what: str
     remedy: str
     seen: str
@@ -74,26 +84,41 @@ class Report:
     environment: str
     findings: list[Finding] = field(default_factory=list)
     unconfirmed: list[str] = field(default_factory=list)
-    """Failures that the second look did not confirm. They are no findings, but the report is not `ok`."""
+    """Failures that the second look did not confirm. They are no findings, but the report is not
+    `ok`.
+    """
     tried: list[str] = field(default_factory=list)
     cannot: list[str] = field(default_factory=list)
     """Statements that the audit cannot prove, or could not test here."""
     seconds: float = 0.0
     unjudged: str = ""
-    """The number of samples that raise with one thread too, in words; an empty string if none does."""
+    """The number of samples that raise with one thread too, in words; an empty string if none
+    does.
+    """
 
     @property
     def ok(self) -> bool:
-        """True if nothing has to be fixed: all findings are notes, and the second look left no failure unconfirmed."""
-        return not self.unconfirmed and all(finding.level == Level.NOTE for finding in self.findings)
+        """True if nothing has to be fixed: all findings are notes, and the second look left no
+        failure unconfirmed.
+        """
+        return not self.unconfirmed and all(
+            finding.level == Level.NOTE for finding in self.findings
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
-        return {"version": VERSION, "ok": self.ok, "verdict": self.verdict, **dataclasses.asdict(self)}
+        return {
+            "version": VERSION,
+            "ok": self.ok,
+            "verdict": self.verdict,
+            **dataclasses.asdict(self),
+        }
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Report":
-        """Return the report from the result of `to_dict`; raises ValueError if a finding's level is unknown."""
+        """Return the report from the result of `to_dict`; raises ValueError if a finding's level is
+        unknown.
+        """
         report = cls(**{field.name: values[field.name] for field in dataclasses.fields(cls)})
         report.findings = []
         for finding in values["findings"]:
@@ -131,7 +156,10 @@ class Report:
         for number, finding in enumerate(sorted(self.findings, key=_rank), 1):
             parts.append(_finding_text(number, finding))
         if self.unconfirmed:
-            parts.append("seen once, but not in the second look (so no findings):\n" + _items(self.unconfirmed))
+            parts.append(
+                "seen once, but not in the second look (so no findings):\n"
+                + _items(self.unconfirmed)
+            )
         parts.append("what was tried:\n" + _items(self.tried))
         parts.append("what this cannot say:\n" + _items(self.cannot))
         parts.append(f"verdict: {self.verdict}")
@@ -165,4 +193,6 @@ def _items(texts: list[str]) -> str:
 
 
 def _fill(text: str, first: str, later: str, **options: Any) -> str:
-    return textwrap.fill(text, 100, initial_indent=first, subsequent_indent=later, break_long_words=False, **options)
+    return textwrap.fill(
+        text, 100, initial_indent=first, subsequent_indent=later, break_long_words=False, **options
+    )

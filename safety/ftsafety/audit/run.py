@@ -38,23 +38,29 @@ def audit(
 ) -> Report:
     """Try to show that *dataset* is not safe under threads; return a report.
 
-    Restores the dataset's attributes and containers between the steps and at the end. The audit runs in your process:
-    a crash of the dataset ends your program, and threads that hang stay alive. To avoid both, run
-    ``python -m ftsafety.audit FILE.py:NAME``, which audits in a child process.
+    Restores the dataset's attributes and containers between the steps and at the end. The audit
+    runs in your process: a crash of the dataset ends your program, and threads that hang stay
+    alive. To avoid both, run ``python -m ftsafety.audit FILE.py:NAME``, which audits in a child
+    process.
 
     Args:
-        dataset: map-style or iterable-style, as for ``ftloader.DataLoader``; or a function or class that makes one.
-            With a function or class, threads also load from new datasets, which have opened and decoded nothing yet.
-        indices: indices to load. By default *samples* random ones, including the first and the last.
-        samples: number of samples to load; for an iterable-style dataset, the number for each worker.
+        dataset: map-style or iterable-style, as for ``ftloader.DataLoader``; or a function or class
+            that makes one. With a function or class, threads also load from new datasets, which
+            have opened and decoded nothing yet.
+        indices: indices to load. By default *samples* random ones, including the first and the
+            last.
+        samples: number of samples to load; for an iterable-style dataset, the number for each
+            worker.
         threads: number of threads that load at the same time, at least 2.
-        seconds: seconds of loading in all threads. The second look, which confirms failures, may take as long again.
+        seconds: seconds of loading in all threads. The second look, which confirms failures, may
+            take as long again.
         patience: seconds without a finished sample after which threads count as stuck.
         seed: chooses the indices and their order.
         progress: called with a line of text at each step.
 
     Raises:
-        AuditError: with one thread, loading hangs or always fails; the dataset has no samples; *patience* is too short.
+        AuditError: with one thread, loading hangs or always fails; the dataset has no samples;
+            *patience* is too short.
         TypeError, ValueError: *dataset* is no dataset, or is empty, or an argument is invalid.
     """
     settings = Settings(indices, samples, threads, seconds, patience, seed)
@@ -83,7 +89,9 @@ def audit_with(dataset: Any, settings: Settings, say: Callable[[str], None]) -> 
         with noticing() as turned_on, collecting() as ignored:
             fresh = Fresh(dataset) if is_factory(dataset) else None
             first_dataset = fresh.first if fresh else dataset
-            loads = choose(first_dataset, settings.indices, settings.samples, threads, settings.seed)
+            loads = choose(
+                first_dataset, settings.indices, settings.samples, threads, settings.seed
+            )
             serial = Serial(loads, settings.patience, fresh)
             codes, observed = _observe(serial, ignored, say)
         report = Report(_describe(loads), f"{gil.describe()}; {threads} threads")
@@ -102,15 +110,24 @@ def _judge_unloadable(report: Report, serial: Serial) -> None:
     loads = serial.loads
     report.findings.append(serial.in_own_thread())
     threads = "by another thread than the one that made the dataset, and by that one"
-    why = "worker threads cannot load a sample, so nothing more was tried; fix this, and audit again"
+    why = (
+        "worker threads cannot load a sample, so nothing more was tried; fix this, and audit again"
+    )
     report.tried.append(f"{len(loads.keys)} {loads.units} {threads}")
     report.cannot.append(f"what else is unsafe: {why}")
 
 
 def _judge(
-    report: Report, serial: Serial, codes: Codes, observed: Observations, settings: Settings, say: Callable[[str], None]
+    report: Report,
+    serial: Serial,
+    codes: Codes,
+    observed: Observations,
+    settings: Settings,
+    say: Callable[[str], None],
 ) -> None:
-    """Run the steps that follow the observation, and add the findings of all steps to the report."""
+    """Run the steps that follow the observation, and add the findings of all steps to the
+    report.
+    """
     first, second, nodes = observed
     written = findings.from_observation(first, second, nodes)
     dataset = serial.loads.dataset
@@ -135,10 +152,13 @@ def _judge(
     _add_failing(report, serial)
 
 
-def _observe(serial: Serial, ignored: list[Raised], say: Callable[[str], None]) -> tuple[Codes, Observations | None]:
+def _observe(
+    serial: Serial, ignored: list[Raised], say: Callable[[str], None]
+) -> tuple[Codes, Observations | None]:
     """Load with one thread, then observe the dataset twice.
 
-    Returns the dataset's functions that ran, and the observations; None for these if no sample can be loaded.
+    Returns the dataset's functions that ran, and the observations; None for these if no sample can
+    be loaded.
     """
     say(f"loading {len(serial.loads.keys)} {serial.loads.units} serially, three times")
     codes = serial.alone(serial.passes)
@@ -152,7 +172,9 @@ def _observe(serial: Serial, ignored: list[Raised], say: Callable[[str], None]) 
         return codes, None
     if isinstance(serial.loads, IterableLoads):
         if not any(share.parts for share in loaded):
-            raise AuditError("the dataset yields no sample to any worker: there is nothing to audit")
+            raise AuditError(
+                "the dataset yields no sample to any worker: there is nothing to audit"
+            )
     say("watching what the dataset's lines write, in two threads that take turns")
     return codes, serial.alone(lambda: serial.observe_twice(codes))
 
@@ -179,22 +201,29 @@ def _describe(loads: Loads) -> str:
 
 
 def _tried(loads: Loads, bursts: list[Burst], functions: int) -> list[str]:
-    """Return the report's section "what was tried". *functions*: the number of the dataset's functions."""
+    """Return the report's section "what was tried". *functions*: the number of the dataset's
+    functions.
+    """
     calls = sum(burst.calls for burst in bursts)
     rounds = sum(burst.rounds for burst in bursts)
     ways = {burst.way for burst in bursts}
     return [
         f"{len(loads.keys)} {loads.units} three times by one thread, in two orders",
-        f"writes, file positions and random draws of {functions} functions of the dataset, twice, by two threads in "
+        f"writes, file positions and random draws of {functions} functions of the dataset, "
+        f"twice, by two threads in "
         "turns",
-        f"{calls} loads in {rounds} rounds by {loads.threads} threads at once, in {len(ways)} ways: the same sample or "
-        "another one in each thread; the dataset as it was at first, or warm; its lines as they are, or with pauses "
+        f"{calls} loads in {rounds} rounds by {loads.threads} threads at once, in {len(ways)} "
+        f"ways: the same sample or "
+        "another one in each thread; the dataset as it was at first, or warm; its lines as "
+        "they are, or with pauses "
         "between them",
     ]
 
 
 def _cannot(serial: Serial, functions: int, watched: bool) -> list[str]:
-    """Return the report's section "what this cannot say". *watched*: True if the interpreter reported instructions."""
+    """Return the report's section "what this cannot say". *watched*: True if the interpreter
+    reported instructions.
+    """
     cannot = [
         "that there is no race: only the samples, threads and orders that were tried are judged",
         "what C and C++ code does (its writes are not seen, only wrong results and crashes)",
@@ -202,15 +231,20 @@ def _cannot(serial: Serial, functions: int, watched: bool) -> list[str]:
     if not functions:
         cannot.append("what the dataset's lines write: none of its code is Python")
     elif not watched:
-        cannot.append("what the dataset's lines write: the interpreter reported none of its instructions")
+        cannot.append(
+            "what the dataset's lines write: the interpreter reported none of its instructions"
+        )
     cannot += _uncompared(serial)
     if serial.opened.written() or serial.opened.rewritable():
         cannot.append(ABSENT)
     if serial.only_first:
-        cannot.append(f"what the first load alone does, in objects that are not restored: {serial.only_first}")
+        cannot.append(
+            f"what the first load alone does, in objects that are not restored: {serial.only_first}"
+        )
     if gil_enabled():
         cannot.append(
-            "what happens without the GIL: it is on here, which hides races; audit with a free-threaded "
+            "what happens without the GIL: it is on here, which hides races; audit with a "
+            "free-threaded "
             f"Python ({host.audit('FILE.py:NAME')})"
         )
     return cannot
@@ -222,9 +256,15 @@ def _uncompared(serial: Serial) -> list[str]:
     cannot = []
     opaque = [key for key, copy in serial.reference.items() if copy.opaque]
     if opaque:
-        cannot.append(f"whether all of {in_words(opaque)} is right: of some parts only the type can be compared")
+        cannot.append(
+            f"whether all of {in_words(opaque)} is right: of some parts only the type can be "
+            f"compared"
+        )
     if serial.unequal:
-        cannot.append(f"whether the values of {in_words(serial.unequal)} are right, since they differ serially too")
+        cannot.append(
+            f"whether the values of {in_words(serial.unequal)} are right, since they differ "
+            f"serially too"
+        )
     return cannot
 
 

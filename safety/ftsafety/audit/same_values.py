@@ -1,16 +1,20 @@
 """Detection of harmless writes: those for which the order of the threads does not matter.
 
-A method call on a container is harmless in two cases: the code does nothing with the container but add entries, or
-nothing but take entries out and put them back. Any other write is harmless only if all of the following is true:
+A method call on a container is harmless in two cases: the code does nothing with the container but
+add entries, or nothing but take entries out and put them back. Any other write is harmless only if
+all of the following is true:
 
-- Each attribute or key gets an equal value at every write, and the value does not change afterwards. To check this, one
-  thread loads the samples twice, the second time in reverse order.
+- Each attribute or key gets an equal value at every write, and the value does not change
+  afterwards. To check this, one thread loads the samples twice, the second time in reverse order.
 - The value contains no open file, no lock and no object that cannot be compared.
-- If the value is an item of a container, the code only uses single items: it does not iterate over the container, count
-  items or remove items. The container has only one name, since its uses are found by name.
-- The code assigns to no other target and uses no lock. Otherwise the value may be a flag that other data is ready.
-- The value of an attribute or global variable is not a number, string, bytes, bool or None. The value of an item in a
-  container is not a bool, integer or None. Such values may be flags for data that a library writes.
+- If the value is an item of a container, the code only uses single items: it does not iterate over
+  the container, count items or remove items. The container has only one name, since its uses are
+  found by name.
+- The code assigns to no other target and uses no lock. Otherwise the value may be a flag that other
+    data is ready.
+- The value of an attribute or global variable is not a number, string, bytes, bool or None. The
+  value of an item in a container is not a bool, integer or None. Such values may be flags for data
+  that a library writes.
 """
 
 import ast
@@ -72,7 +76,9 @@ _Uses = dict[str, list[_Use]]
 
 
 def harmless(serial: Serial, codes: Codes, first: Observed, second: Observed) -> dict[Write, str]:
-    """Return {harmless write: kind of the note that reports this write}, for writes that both observations saw."""
+    """Return {harmless write: kind of the note that reports this write}, for writes that both
+    observations saw.
+    """
     writes = first.writes & second.writes
     uses = _uses(codes)
     for name in with_several_names(serial.loads.dataset):
@@ -117,7 +123,9 @@ def _may_be_harmless(write: Write, uses: _Uses) -> bool:
 
 
 def _with_same_value(serial: Serial, codes: Codes, candidates: set[Write]) -> set[Write]:
-    """Return those of *candidates* that write an equal value each time, in two passes in opposite orders."""
+    """Return those of *candidates* that write an equal value each time, in two passes in opposite
+    orders.
+    """
     passes = _Passes(serial, codes, candidates)
     equal: set[tuple[Line, str]] = set()
     # A value of a user's class may raise anything when it is compared.
@@ -146,7 +154,9 @@ class _Location(NamedTuple):
 
 
 class _Passes:
-    """Recorder of the values that are written while one thread loads samples. Used by one thread at a time."""
+    """Recorder of the values that are written while one thread loads samples. Used by one thread at
+    a time.
+    """
 
     def __init__(self, serial: Serial, codes: Codes, candidates: set[Write]) -> None:
         self._serial = serial
@@ -178,7 +188,9 @@ class _Passes:
         return stores
 
     def load(self, keys: list) -> None:
-        """Load *keys* as one pass; copy each written value after its write, and once more at the end of the pass."""
+        """Load *keys* as one pass; copy each written value after its write, and once more at the
+        end of the pass.
+        """
         self._thread = threading.get_ident()
         with monitoring({_INSTRUCTION: self._on_instruction}) as tool:
             sys.monitoring.restart_events()
@@ -189,7 +201,9 @@ class _Passes:
             self._copies[identity].append(location.copy())
 
     def equal(self) -> set[tuple[Line, str]]:
-        """Return (line, target) of each write that ran in both passes and whose value was equal in all copies."""
+        """Return (line, target) of each write that ran in both passes and whose value was equal in
+        all copies.
+        """
         different = set()
         complete = set()
         for (name, *_), copies in self._copies.items():
@@ -237,7 +251,9 @@ def _offsets_after(code: types.CodeType, stores: dict[int, Store]) -> set[int]:
 
 
 def _value(owner: Any, store: Store, key: Any) -> Any:
-    """Return the value that *store* wrote into *owner*; UNKNOWN if it may be a flag or reading may run user code."""
+    """Return the value that *store* wrote into *owner*; UNKNOWN if it may be a flag or reading may
+    run user code.
+    """
     if store.key is not None:
         return _item(owner, key)
     variables = owner if store.is_global else attributes_of(owner)
@@ -259,7 +275,9 @@ def _item(owner: Any, key: Any) -> Any:
 
 
 def _copy(value: Any) -> Frozen | None:
-    """Return a copy of *value* for comparison; None if *value* is too large or cannot be compared."""
+    """Return a copy of *value* for comparison; None if *value* is too large or cannot be
+    compared.
+    """
     with contextlib.suppress(Exception):  # a user's container may raise anything
         if value is UNKNOWN:
             return None
@@ -292,7 +310,9 @@ def _is_comparable(copy: Frozen) -> bool:
 
 
 def _container(target: str) -> str:
-    """Return the name of the container if *target* is an item: ".cache" for "self.cache[key]". Else return ""."""
+    """Return the name of the container if *target* is an item: ".cache" for "self.cache[key]". Else
+    return "".
+    """
     tree = ast.parse(target, mode="eval").body
     return _name(tree.value) if isinstance(tree, ast.Subscript) else ""
 
@@ -336,7 +356,9 @@ def _first_line(function: Any) -> int:
 
 
 def _uses_in(function: ast.AST) -> list[tuple[str, str]]:
-    """Return (name, way) for each use of an attribute or variable in *function*, in the order of the lines."""
+    """Return (name, way) for each use of an attribute or variable in *function*, in the order of
+    the lines.
+    """
     ways: dict[int, str] = {}
     loads: list[tuple[int, int, str, str]] = []
     for node in ast.walk(function):
@@ -353,7 +375,9 @@ def _uses_in(function: ast.AST) -> list[tuple[str, str]]:
 
 
 def _operand(node: ast.AST) -> tuple[ast.AST | None, str]:
-    """Return (expression, way) for an expression that *node* uses; (None, "") if it uses none in such a way."""
+    """Return (expression, way) for an expression that *node* uses; (None, "") if it uses none in
+    such a way.
+    """
     if isinstance(node, ast.Subscript):
         return node.value, "[]"
     if _is_membership_test(node):
@@ -364,14 +388,19 @@ def _operand(node: ast.AST) -> tuple[ast.AST | None, str]:
 
 
 def _is_membership_test(node: ast.AST) -> TypeIs[ast.Compare]:
-    return isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], _MEMBERSHIP)
+    return (
+        isinstance(node, ast.Compare)
+        and len(node.ops) == 1
+        and isinstance(node.ops[0], _MEMBERSHIP)
+    )
 
 
 def _is_atomic(write: Write, uses: _Uses, lends_values: bool) -> bool:
-    """True if *write* calls a method of a container that is a pool, or to which code only adds entries.
+    """True if *write* calls a method of a container that is a pool, or to which code only adds
+    entries.
 
-    A pool is a container from which one function takes entries out and puts them back, and whose entries do not affect
-    the samples. If *lends_values*, they may: then no container is a pool.
+    A pool is a container from which one function takes entries out and puts them back, and whose
+    entries do not affect the samples. If *lends_values*, they may: then no container is a pool.
     """
     if write.kind != "call":
         return False

@@ -60,7 +60,9 @@ class Loads:
 
 
 def _order(key: Any) -> tuple[bool, Any]:
-    """Return the sort key of a sample's *key*: numbers first, then others by their representation."""
+    """Return the sort key of a sample's *key*: numbers first, then others by their
+    representation.
+    """
     if isinstance(key, int):
         return False, key
     return True, repr(key)
@@ -81,7 +83,9 @@ class IndexedLoads(Loads):
 
 
 class IterableLoads(Loads):
-    """First samples that each worker loads from its own copy of an iterable-style dataset; the keys are worker ids."""
+    """First samples that each worker loads from its own copy of an iterable-style dataset; the keys
+    are worker ids.
+    """
 
     unit, units = "worker", "workers"
 
@@ -90,7 +94,9 @@ class IterableLoads(Loads):
         self._samples = samples
 
     def load(self, key: Any, thread: int) -> Any:
-        ((dataset, *_),) = copies_for_workers(UserObjects(self.dataset, list, None), DatasetKind.Iterable, 1)
+        ((dataset, *_),) = copies_for_workers(
+            UserObjects(self.dataset, list, None), DatasetKind.Iterable, 1
+        )
         with _worker(key, self.threads, dataset), sample_scope():
             samples = []
             enter_sample(_Epoch, (key, 0))
@@ -104,11 +110,14 @@ class IterableLoads(Loads):
             return samples
 
 
-def choose(dataset: Any, indices: Iterable[Any] | None, samples: int, threads: int, seed: int) -> Loads:
-    """Return the samples to load: *indices*, or by default *samples* random ones, including the first and the last.
+def choose(
+    dataset: Any, indices: Iterable[Any] | None, samples: int, threads: int, seed: int
+) -> Loads:
+    """Return the samples to load: *indices*, or by default *samples* random ones, including the
+    first and the last.
 
-    Raises TypeError if *dataset* is no dataset, or if it has no length and *indices* is None. Raises ValueError if
-    there is nothing to load.
+    Raises TypeError if *dataset* is no dataset, or if it has no length and *indices* is None.
+    Raises ValueError if there is nothing to load.
     """
     if is_a(dataset, (IterableDataset, IterDataPipe)):
         if indices is not None:
@@ -116,7 +125,8 @@ def choose(dataset: Any, indices: Iterable[Any] | None, samples: int, threads: i
         return IterableLoads(dataset, samples, threads)
     if not hasattr(type(dataset), "__getitem__"):
         raise TypeError(
-            f"{type(dataset).__name__} is no dataset: it has no __getitem__ and is no torch.utils.data.IterableDataset"
+            f"{type(dataset).__name__} is no dataset: it has no __getitem__ and is no "
+            f"torch.utils.data.IterableDataset"
         )
     if indices is None:
         keys = _random_indices(dataset, samples, seed)
@@ -128,7 +138,9 @@ def choose(dataset: Any, indices: Iterable[Any] | None, samples: int, threads: i
 
 
 def _random_indices(dataset: Any, samples: int, seed: int) -> list[int]:
-    """Return *samples* random indices, including the first and the last. Raises TypeError as `choose` does."""
+    """Return *samples* random indices, including the first and the last. Raises TypeError as
+    `choose` does.
+    """
     try:
         length = len(dataset)
     except Exception as error:  # a __len__ may raise anything
@@ -159,7 +171,8 @@ def attempt(load: Any) -> tuple[Frozen, Any]:
 
 
 def raised(error: BaseException, stack: Iterable[traceback.FrameSummary] = ()) -> Raised:
-    """Return a copy of *error*. Copies of two exceptions are equal if the exceptions have the same type.
+    """Return a copy of *error*. Copies of two exceptions are equal if the exceptions have the same
+    type.
 
     *stack*: frames to put before those of the traceback, such as the callers'.
     """
@@ -168,11 +181,18 @@ def raised(error: BaseException, stack: Iterable[traceback.FrameSummary] = ()) -
     text = text.splitlines()[0]
     outside = [frame for frame in frames if not frame.filename.startswith(HERE)]
     listing = "".join(traceback.format_list(outside[-6:]))
-    return Raised(f"raised {type(error).__qualname__}", line=_user_line(frames), text=text, traceback=listing + text)
+    return Raised(
+        f"raised {type(error).__qualname__}",
+        line=_user_line(frames),
+        text=text,
+        traceback=listing + text,
+    )
 
 
 def _user_line(frames: list[traceback.FrameSummary]) -> str:
-    """Return in words the innermost line of user code, else the innermost line; "" if there are no frames."""
+    """Return in words the innermost line of user code, else the innermost line; "" if there are no
+    frames.
+    """
     for frame in reversed(frames):
         if is_user_code(frame.filename):
             return _in_words(frame)
@@ -186,7 +206,9 @@ def _in_words(frame: traceback.FrameSummary) -> str:
 
 
 def thread(name: str, target: Callable[..., None], *args: Any) -> threading.Thread:
-    """Return a new daemon thread with the caller's torch modes and context variables, like a worker of the loader."""
+    """Return a new daemon thread with the caller's torch modes and context variables, like a worker
+    of the loader.
+    """
     adopt_modes, context = consumer_modes(), own_context()
 
     def run() -> None:
@@ -197,7 +219,9 @@ def thread(name: str, target: Callable[..., None], *args: Any) -> threading.Thre
 
 
 class Stuck(Exception):
-    """No thread has finished a sample for a long time; `stacks` are the stacks of the threads that hang."""
+    """No thread has finished a sample for a long time; `stacks` are the stacks of the threads that
+    hang.
+    """
 
     def __init__(self, seconds: float, stacks: str, names: list[str], line: str) -> None:
         super().__init__(f"no thread has finished a sample for {seconds:.0f} s")
@@ -207,7 +231,9 @@ class Stuck(Exception):
 
 
 def stuck(threads: list[threading.Thread], seconds: float) -> Stuck:
-    """Return a Stuck exception with the current stacks of those *threads* that hang in the dataset."""
+    """Return a Stuck exception with the current stacks of those *threads* that hang in the
+    dataset.
+    """
     frames = sys._current_frames()
     texts = []
     names = []
@@ -224,7 +250,9 @@ def stuck(threads: list[threading.Thread], seconds: float) -> Stuck:
 
 
 def _stack_outside_audit(frame: types.FrameType | None) -> list[traceback.FrameSummary]:
-    """Return the stack of *frame* without the frames of the audit and of threading; [] if there is no frame."""
+    """Return the stack of *frame* without the frames of the audit and of threading; [] if there is
+    no frame.
+    """
     if frame is None:
         return []
     stack = []

@@ -1,4 +1,6 @@
-"""Loading by one thread at a time: the reference samples, and the faults that need no concurrency."""
+"""Loading by one thread at a time: the reference samples, and the faults that need no
+concurrency.
+"""
 
 import contextlib
 import functools
@@ -30,7 +32,9 @@ class AuditError(Exception):
 
 
 class Fresh:
-    """Dataset factory: the function `make`, the `first` dataset, and the `seconds` that making the first one took."""
+    """Dataset factory: the function `make`, the `first` dataset, and the `seconds` that making the
+    first one took.
+    """
 
     def __init__(self, make: Callable[[], Any]) -> None:
         begin = time.monotonic()
@@ -48,7 +52,9 @@ class _Loaded(NamedTuple):
 
 
 class Serial:
-    """Loader of samples in one thread at a time, with the results. Needs no lock: `alone` runs a single thread."""
+    """Loader of samples in one thread at a time, with the results. Needs no lock: `alone` runs a
+    single thread.
+    """
 
     def __init__(self, loads: Loads, patience: float, fresh: Fresh | None = None) -> None:
         self.loads = loads
@@ -58,7 +64,9 @@ class Serial:
         self.only_first = ""
         """The reason why threads cannot load from a newly made dataset; empty if they can."""
         self.decoded_late: list[str] = []
-        """Paths of images that the dataset had opened, but that were only decoded when a sample was loaded."""
+        """Paths of images that the dataset had opened, but that were only decoded when a sample was
+        loaded.
+        """
         self.snapshot = Snapshot(walk(loads.dataset))
         self.reference: dict[Any, Frozen] = {}
         self.unequal: set = set()
@@ -76,7 +84,9 @@ class Serial:
         self._loaded = 0
 
     def reset(self) -> bool:
-        """Restore the dataset; with a factory, also make a new dataset to load from. Returns False if that fails."""
+        """Restore the dataset; with a factory, also make a new dataset to load from. Returns False
+        if that fails.
+        """
         self.snapshot.restore()
         if self._fresh is None:
             return True
@@ -93,23 +103,32 @@ class Serial:
         return True
 
     def undo_reset(self) -> None:
-        """Load from the original dataset again, if `reset` made a new one. What `reset` restored stays restored."""
+        """Load from the original dataset again, if `reset` made a new one. What `reset` restored
+        stays restored.
+        """
         self.loads.dataset = self._dataset
 
     @property
     def seconds_to_reset(self) -> float:
-        """Expected seconds of `reset`: as many as making the first dataset took; 0 if `reset` makes no dataset."""
+        """Expected seconds of `reset`: as many as making the first dataset took; 0 if `reset` makes
+        no dataset.
+        """
         return self._fresh.seconds if self._fresh else 0.0
 
     def try_fresh(self) -> None:
-        """Check that the factory is fast and makes datasets with equal samples; else set `only_first` to the reason."""
+        """Check that the factory is fast and makes datasets with equal samples; else set
+        `only_first` to the reason.
+        """
         if self._fresh is None:
             self.only_first = (
-                "the dataset was given as an object, which was loaded before threads loaded it. Give a function that "
+                "the dataset was given as an object, which was loaded before threads loaded "
+                "it. Give a function that "
                 "makes it instead (data.py:make_dataset)"
             )
         elif self._fresh.seconds > _SLOW:
-            self.only_first = f"the dataset is not made again, since that takes {self._fresh.seconds:.0f} s"
+            self.only_first = (
+                f"the dataset is not made again, since that takes {self._fresh.seconds:.0f} s"
+            )
         else:
             with contextlib.suppress(AuditError):
                 self._compare_fresh()
@@ -131,7 +150,9 @@ class Serial:
                 return
 
     def alone(self, work: Callable[[], Any], patience: float = 0) -> Any:
-        """Call ``work()`` in a new thread; return the result. AuditError if no load starts for *patience* seconds."""
+        """Call ``work()`` in a new thread; return the result. AuditError if no load starts for
+        *patience* seconds.
+        """
         patience = patience or self.patience
         result: Future = Future()
 
@@ -165,7 +186,9 @@ class Serial:
         return result
 
     def passes(self) -> Codes:
-        """Load all samples three times; fill `reference`. Return the dataset's functions that ran in the first pass."""
+        """Load all samples three times; fill `reference`. Return the dataset's functions that ran
+        in the first pass.
+        """
         with recording_files() as self.opened:
             return self._passes(self.loads.keys)
 
@@ -177,8 +200,9 @@ class Serial:
                 self.reference[key], _ = self.one(key)
         self.decoded_late = [node.path for node in images if not is_undecoded(node.value)]
         arrays = set(self.snapshot.overwritten())
-        # The second pass is in reverse order and finds the dataset warm; the third is like the first. An array that is
-        # written once, for the first sample, is a cache. Only one written for every sample is scratch memory.
+        # The second pass is in reverse order and finds the dataset warm; the third is like the
+        # first. An array that is written once, for the first sample, is a cache. Only one written
+        # for every sample is scratch memory.
         before = Snapshot(walk(self.loads.dataset))
         self.shared_memory = self._overwritten(list(reversed(keys)))
         self.overwritten_arrays = arrays.intersection(before.overwritten())
@@ -202,12 +226,16 @@ class Serial:
         return overwritten
 
     def differs(self, key: Any) -> str | None:
-        """Load the sample *key* in this thread; return its difference from the reference in words, or None."""
+        """Load the sample *key* in this thread; return its difference from the reference in words,
+        or None.
+        """
         copy, _ = self.one(key)
         return difference(copy, self.reference[key])
 
     def _differences(self, keys: list) -> dict[Any, str]:
-        """Load *keys* in this thread; return {key: difference from the reference in words} of those that differ."""
+        """Load *keys* in this thread; return {key: difference from the reference in words} of those
+        that differ.
+        """
         differences = {}
         for key in keys:
             if text := self.differs(key):
@@ -215,7 +243,8 @@ class Serial:
         return differences
 
     def wrong(self, key: Any, copy: Frozen) -> str | None:
-        """Return in words how *copy* differs from the reference of the sample *key*; None if there is no difference.
+        """Return in words how *copy* differs from the reference of the sample *key*; None if there
+        is no difference.
 
         Compares only the structure if the sample's values vary from load to load in one thread too.
         """
@@ -225,9 +254,11 @@ class Serial:
         return difference(copy, reference)
 
     def in_own_thread(self) -> Finding:
-        """Load the samples in this thread, which made the dataset; return the finding that no other thread can.
+        """Load the samples in this thread, which made the dataset; return the finding that no other
+        thread can.
 
-        Called after all loads in another thread have failed. Raises AuditError if a load fails here too.
+        Called after all loads in another thread have failed. Raises AuditError if a load fails here
+        too.
         """
         first_key = self.loads.keys[0]
         first = self.reference[first_key]
@@ -240,7 +271,9 @@ class Serial:
         return kinds.make("bound-to-thread", first.line, error=first)
 
     def other_in_makers_thread(self, keys: list) -> list[Finding]:
-        """Return [a finding] if other threads load other samples than this thread, which made the dataset; else []."""
+        """Return [a finding] if other threads load other samples than this thread, which made the
+        dataset; else [].
+        """
         suspects = list(dict.fromkeys(keys))
         differences: dict[Any, str] = {}
         repeats = 8 if self.unequal else 2  # where samples vary, some look alike by chance
@@ -261,7 +294,9 @@ class Serial:
         return [kinds.make("other-in-makers-thread", where, keys=keys_in_words, how=example)]
 
     def observe_twice(self, codes: Codes) -> Observations:
-        """Observe the functions *codes* twice; return both observations and all objects that the dataset refers to."""
+        """Observe the functions *codes* twice; return both observations and all objects that the
+        dataset refers to.
+        """
         first = self._observe(codes)
         second = self._observe(codes)
         nodes = walk(self.loads.dataset)

@@ -22,7 +22,8 @@ _HASHED = 64 << 20
 
 
 class Snapshot:
-    """Saved state of a dataset. Attributes and containers can be restored; arrays are only hashed, to detect changes.
+    """Saved state of a dataset. Attributes and containers can be restored; arrays are only hashed,
+    to detect changes.
 
     There is no lock: no thread may use the dataset during ``restore``.
     """
@@ -62,7 +63,9 @@ class Snapshot:
                 _restore(node.value, saved)
 
     def overwritten(self) -> list[str]:
-        """Return the paths, such as "dataset.buffer", of arrays whose values have changed since the snapshot."""
+        """Return the paths, such as "dataset.buffer", of arrays whose values have changed since the
+        snapshot.
+        """
         return [node.path for node, digest in self._arrays if _digest(node.value) != digest]
 
 
@@ -87,7 +90,9 @@ def _bytes(array: np.ndarray | torch.Tensor) -> int:
 
 
 def _digest(array: np.ndarray | torch.Tensor) -> bytes | None:
-    """Return a hash of an array's values; None if the array is read-only or its bytes cannot be read."""
+    """Return a hash of an array's values; None if the array is read-only or its bytes cannot be
+    read.
+    """
     values = _bytes_of_tensor(array) if is_a(array, torch.Tensor) else _writeable(array)
     if values is None:
         return None
@@ -110,7 +115,9 @@ def _writeable(array: np.ndarray) -> np.ndarray | None:
 
 
 def _may_be_restored(value: Any) -> bool:
-    """True if the audit may restore the attributes of *value*: it is a dataset, or its class is in user code."""
+    """True if the audit may restore the attributes of *value*: it is a dataset, or its class is in
+    user code.
+    """
     # A threading.local shows this thread's values; restoring would give them to another thread.
     if type(value).__module__.partition(".")[0] in LIMITS or is_a(value, threading.local):
         return False
@@ -120,7 +127,9 @@ def _may_be_restored(value: Any) -> bool:
 
 
 def _base(value: Any) -> Any:
-    """Return the standard type of a container, such as dict for a subclass of dict: its methods run no user code."""
+    """Return the standard type of a container, such as dict for a subclass of dict: its methods run
+    no user code.
+    """
     return next(kind for kind in (collections.OrderedDict, *CONTAINERS) if is_a(value, kind))
 
 
@@ -139,7 +148,9 @@ def _same(current: Any, saved: Any) -> bool:
     if len(current) != len(saved):
         return False
     if is_a(current, dict):
-        return current.keys() == saved.keys() and _identical(current.values(), map(saved.get, current))
+        return current.keys() == saved.keys() and _identical(
+            current.values(), map(saved.get, current)
+        )
     if is_a(current, set):
         with contextlib.suppress(Exception):
             return current == saved

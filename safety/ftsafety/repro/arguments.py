@@ -1,7 +1,7 @@
 """The command line of repro: its options, and the script that it asks to run.
 
-`./twins repro` checks its arguments with this module before it builds the twins, so that a typing error does not cost
-ten minutes. So the module runs on Python 3.9 and needs no installed package.
+`./twins repro` checks its arguments with this module before it builds the twins, so that a typing
+error does not cost ten minutes. So the module runs on Python 3.9 and needs no installed package.
 """
 
 from __future__ import annotations
@@ -78,14 +78,26 @@ exit status:
 
 
 BESIDE = "files and folders to put beside the script, read-only"
-DASK = "a scheduler's address (tcp://HOST:8786) or scheduler file; needs distributed in the Python that runs ./twins"
-INTERPRETER = "further interpreters to run it with: another series, a debug or sanitizer build, one without patches"
+DASK = (
+    "a scheduler's address (tcp://HOST:8786) or scheduler file; needs distributed in the "
+    "Python that runs ./twins"
+)
+INTERPRETER = (
+    "further interpreters to run it with: another series, a debug or sanitizer build, one "
+    "without patches"
+)
 _SECONDS = number("a number of seconds (0.1 or more)", 0.1, 1e6)
 _MIB = whole(1, 1 << 20)
 _TIMEOUT = "a run that takes longer counts as a hang, unless it is slow"
 _BUDGET = "time for all runs together; runs made until then are reported"
 _RUNS = (
-    ("--threads", whole(1, 1024), Options.threads, "N", "threads that the script is asked to start, in REPRO_THREADS"),
+    (
+        "--threads",
+        whole(1, 1024),
+        Options.threads,
+        "N",
+        "threads that the script is asked to start, in REPRO_THREADS",
+    ),
     ("--repeat", whole(1, 10_000), Options.repeat, "N", "runs in each configuration"),
     ("--timeout", _SECONDS, Options.timeout, "SECONDS", _TIMEOUT),
     ("--budget", _SECONDS, Options.budget, "SECONDS", _BUDGET),
@@ -104,16 +116,22 @@ def scheduler(place: str) -> str:
     Raises ArgumentTypeError if *place* is no address and there is no such file.
     """
     # With a protocol, or HOST:PORT.
-    if place.isprintable() and (re.fullmatch(r"\w+://.+|[^/]+:\d+", place) or os.path.isfile(place)):
+    if place.isprintable() and (
+        re.fullmatch(r"\w+://.+|[^/]+:\d+", place) or os.path.isfile(place)
+    ):
         return place
     raise argparse.ArgumentTypeError(
-        f"{place!r} is no address, such as tcp://HOST:8786, and there is no such file: name the address that the "
-        "scheduler prints when it starts, or the file that `dask scheduler --scheduler-file FILE` writes"
+        f"{place!r} is no address, such as tcp://HOST:8786, and there is no such file: name "
+        f"the address that the "
+        "scheduler prints when it starts, or the file that `dask scheduler --scheduler-file "
+        "FILE` writes"
     )
 
 
 def parser(prog: str = PROGRAM) -> argparse.ArgumentParser:
-    """Return the parser of the command line. *prog*: the name of the command in help and messages."""
+    """Return the parser of the command line. *prog*: the name of the command in help and
+    messages.
+    """
     result = argparse.ArgumentParser(
         prog=prog,
         description=DESCRIPTION,
@@ -131,22 +149,46 @@ def parser(prog: str = PROGRAM) -> argparse.ArgumentParser:
     add("--arg", dest="arguments", **several, metavar="A", help=argument)
     more: dict[str, Any] = {"action": "extend", "nargs": "+", "default": []}
     add("--with", dest="beside", **more, metavar="FILE", help=BESIDE)
-    add("--stdin", metavar="FILE", help="what the script reads from standard input (default: nothing)")
+    add(
+        "--stdin",
+        metavar="FILE",
+        help="what the script reads from standard input (default: nothing)",
+    )
     package = "a package that the script needs"
     add("--package", dest="packages", **several, metavar="REQUIREMENT", help=package)
     add_all(result, _RUNS)
-    add("--every-run", action="store_true", help="make all runs, also when fewer settle the verdict")
+    add(
+        "--every-run", action="store_true", help="make all runs, also when fewer settle the verdict"
+    )
     add("--interpreter", dest="interpreters", **more, metavar="PATH", help=INTERPRETER)
     add("--out", type=Path, metavar="FILE", help="also write the report to FILE")
-    names: dict[str, Any] = {"type": configurations, "default": Options.configs, "metavar": ",".join(Options.configs)}
+    names: dict[str, Any] = {
+        "type": configurations,
+        "default": Options.configs,
+        "metavar": ",".join(Options.configs),
+    }
     add("--configs", **names, help="run these only")
     find = result.add_argument_group("narrowing it down, once it is reproduced")
-    find.add_argument("--shrink-threads", action="store_true", help="find the smallest number of threads that fails")
+    find.add_argument(
+        "--shrink-threads",
+        action="store_true",
+        help="find the smallest number of threads that fails",
+    )
     add_all(result.add_argument_group("limits of a run"), _LIMITS)
-    away = result.add_argument_group("thousands of runs, on the workers of a Dask cluster (docs/scale.md)")
+    away = result.add_argument_group(
+        "thousands of runs, on the workers of a Dask cluster (docs/scale.md)"
+    )
     away.add_argument("--dask", metavar="ADDRESS", type=scheduler, help=DASK)
-    away.add_argument("--walls", action="store_true", help="run the script in ft-repro's containers on the workers")
-    away.add_argument("--dask-folder", metavar="DIR", help="this project's folder on the workers (default: as here)")
+    away.add_argument(
+        "--walls",
+        action="store_true",
+        help="run the script in ft-repro's containers on the workers",
+    )
+    away.add_argument(
+        "--dask-folder",
+        metavar="DIR",
+        help="this project's folder on the workers (default: as here)",
+    )
     # Set by ./twins and compose.yaml.
     add("--dask-python", help=argparse.SUPPRESS)
     add("--twin", dest="twins", **several, type=endpoint, help=argparse.SUPPRESS)
@@ -157,7 +199,8 @@ def parser(prog: str = PROGRAM) -> argparse.ArgumentParser:
 def parse(arguments: list, prog: str = PROGRAM, script: Script | None = None) -> Options:
     """Return the options of a command line, with *script*, or else the script that it names.
 
-    Raises UsageError if the script cannot be run or an option is wrong, and SystemExit as argparse does.
+    Raises UsageError if the script cannot be run or an option is wrong, and SystemExit as argparse
+    does.
     """
     values: dict[str, Any] = {}
     for name, value in vars(parser(prog).parse_args(arguments)).items():
@@ -168,11 +211,20 @@ def parse(arguments: list, prog: str = PROGRAM, script: Script | None = None) ->
     _check_cluster(options)
     if script is not None:
         return replace(options, script=script)
-    script = load(options.path, options.module, options.beside, options.arguments, options.stdin, options.walled)
+    script = load(
+        options.path,
+        options.module,
+        options.beside,
+        options.arguments,
+        options.stdin,
+        options.walled,
+    )
     size = len(script.source) + len(script.stdin) + sum(len(content) for _, content in script.files)
     if options.dask and size > LARGEST_SENT:
         largest = LARGEST_SENT // KIB // KIB
-        raise UsageError(f"the files have more than {largest} MiB, too much to be sent with each task")
+        raise UsageError(
+            f"the files have more than {largest} MiB, too much to be sent with each task"
+        )
     return replace(options, script=script)
 
 
@@ -186,9 +238,13 @@ def _check_out(out: Path | None) -> None:
 def _check_interpreters(options: Options) -> None:
     for path in options.interpreters:
         if not (os.path.isfile(path) and os.access(path, os.X_OK) and path.isprintable()):
-            raise UsageError(f"--interpreter {path!r} is no executable file: name a Python interpreter")
+            raise UsageError(
+                f"--interpreter {path!r} is no executable file: name a Python interpreter"
+            )
     if options.interpreters and options.walled:
-        raise UsageError("--interpreter: the containers have no other interpreters; run `./twins repro` natively")
+        raise UsageError(
+            "--interpreter: the containers have no other interpreters; run `./twins repro` natively"
+        )
 
 
 def _check_cluster(options: Options) -> None:
@@ -196,18 +252,23 @@ def _check_cluster(options: Options) -> None:
     if options.dask is None:
         for name in ("walls", "dask_folder"):
             if getattr(options, name):
-                raise UsageError(f"{REPEATED[name]} is for the workers of a cluster: name it with --dask")
+                raise UsageError(
+                    f"{REPEATED[name]} is for the workers of a cluster: name it with --dask"
+                )
         return
     if "FT_COMMAND" in os.environ:
         raise UsageError(
-            "--dask: a container has no network; use `./twins repro SCRIPT --dask ADDRESS --walls` outside"
+            "--dask: a container has no network; use `./twins repro SCRIPT --dask ADDRESS "
+            "--walls` outside"
         )
     if options.interpreters:
         raise UsageError("--interpreter: the workers may not have it; leave out --dask")
 
 
 def check(arguments: list, program: str) -> None:
-    """Check the command line, unless the script is standard input (-); raises SystemExit for --help and wrong usage."""
+    """Check the command line, unless the script is standard input (-); raises SystemExit for --help
+    and wrong usage.
+    """
     if "-" in arguments:  # it can be read only once
         return
     try:

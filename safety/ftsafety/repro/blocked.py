@@ -1,6 +1,8 @@
-"""Detection of the runs that do not count, by comparison with other runs; the reasons, and remedies for the user.
+"""Detection of the runs that do not count, by comparison with other runs; the reasons, and remedies
+for the user.
 
-A run does not count if it was blocked (it ended before any threads could race) or was too slow for its time limit.
+A run does not count if it was blocked (it ended before any threads could race) or was too slow for
+its time limit.
 """
 
 from __future__ import annotations
@@ -25,21 +27,24 @@ from ftsafety.repro.unbuilt import build_command, built
 
 # Syntax of 3.14: template strings (PEP 750), and several exceptions without parentheses (PEP 758).
 NEWER = re.compile(r"""\bt[rR]?["']|\b[rR]t["']|\bexcept\b\*?[^:(]*,""")
-# A time limit of FAR times what the slowest successful run needs is no limit for a run that is merely slower.
+# A time limit of FAR times what the slowest successful run needs is no limit for a run that is
+# merely slower.
 FAR = 10
 
 
 def settled(runs: Mapping[str, Runs]) -> dict[str, Runs]:
-    """Return a copy of *runs* in which the outcomes of blocked runs have the kind BLOCKED, those of slow runs LIMIT.
+    """Return a copy of *runs* in which the outcomes of blocked runs have the kind BLOCKED, those of
+    slow runs LIMIT.
 
-    The runs of a configuration are blocked if all of them ended for the same reason before threads could race. There
-    are two exceptions. A missing file blocks only if all configurations lack the file: else a thread may have deleted
-    it. And if any run went on after a failure, this failure blocks no run, since it was in a helper thread, or in one
-    of several tests.
+    The runs of a configuration are blocked if all of them ended for the same reason before threads
+    could race. There are two exceptions. A missing file blocks only if all configurations lack the
+    file: else a thread may have deleted it. And if any run went on after a failure, this failure
+    blocks no run, since it was in a helper thread, or in one of several tests.
 
-    A run is slow if it was still computing at its time limit. But if the limit is far longer than successful runs take,
-    the run counts as a failure (a hang). If it is far longer than failures take, the script runs until it fails, and
-    the run counts as one that did not (OUTLASTED): within the same time, each run has failed or not.
+    A run is slow if it was still computing at its time limit. But if the limit is far longer than
+    successful runs take, the run counts as a failure (a hang). If it is far longer than failures
+    take, the script runs until it fails, and the run counts as one that did not (OUTLASTED): within
+    the same time, each run has failed or not.
     """
     runs = _without_slow(runs)
     blockers = {}
@@ -51,14 +56,22 @@ def settled(runs: Mapping[str, Runs]) -> dict[str, Runs]:
     result = {}
     for config, config_runs in runs.items():
         blocker = blockers.get(config)
-        if blocker is not None and (blocker.cause != "file" or alike) and not _has_any(config_runs, survived):
-            config_runs = replace(config_runs, outcomes=[_blocked(outcome) for outcome in config_runs.outcomes])
+        if (
+            blocker is not None
+            and (blocker.cause != "file" or alike)
+            and not _has_any(config_runs, survived)
+        ):
+            config_runs = replace(
+                config_runs, outcomes=[_blocked(outcome) for outcome in config_runs.outcomes]
+            )
         result[config] = config_runs
     return result
 
 
 def _without_slow(runs: Mapping[str, Runs]) -> dict[str, Runs]:
-    """Return a copy of *runs* in which the outcomes of slow runs have the kind LIMIT or OUTLASTED."""
+    """Return a copy of *runs* in which the outcomes of slow runs have the kind LIMIT or
+    OUTLASTED.
+    """
     successes, failures = [], []
     for config, config_runs in runs.items():
         for outcome in config_runs.outcomes:
@@ -84,12 +97,17 @@ def _blocked(outcome: Outcome) -> Outcome:
 
 
 def _computing(outcome: Outcome) -> bool:
-    """Return True if the run was computing until its time limit, and nothing else was seen of it."""
-    return outcome.kind is Kind.HANG and {signature.what for signature in outcome.signatures} == {COMPUTING}
+    """Return True if the run was computing until its time limit, and nothing else was seen of
+    it.
+    """
+    return outcome.kind is Kind.HANG and {signature.what for signature in outcome.signatures} == {
+        COMPUTING
+    }
 
 
 def _unless_slow(outcome: Outcome, far: float, late: float) -> Outcome:
-    """Return *outcome*. If its run was computing until its time limit, for less than *far* seconds, it is no failure.
+    """Return *outcome*. If its run was computing until its time limit, for less than *far* seconds,
+    it is no failure.
 
     Its kind is then OUTLASTED after *late* seconds, in which others had failed, else LIMIT.
     """
@@ -108,7 +126,8 @@ def _common(runs: Runs) -> Blocker | None:
 def _survived(runs: Mapping[str, Runs]) -> set[Signature]:
     """Return the signatures of failures after which runs went on.
 
-    These failures appear in several combinations, such as {A} and {A, B}: the run went on after A and failed with B.
+    These failures appear in several combinations, such as {A} and {A, B}: the run went on after A
+    and failed with B.
     """
     judged = [outcome for outcome in every_outcome(runs) if outcome.kind.judged]
     combinations = {frozenset(outcome.signatures) for outcome in judged}
@@ -124,15 +143,21 @@ def stopped(runs: Mapping[str, Runs]) -> dict[Blocker, list[str]]:
 
 
 def lacking(runs: Mapping[str, Runs]) -> dict[Blocker, list[str]]:
-    """Return {missing package: configurations that lack it}, for the packages whose absence blocked no run."""
+    """Return {missing package: configurations that lack it}, for the packages whose absence blocked
+    no run.
+    """
     blockers = _blockers(runs, lambda outcome: outcome.kind.judged)
     return {blocker: configs for blocker, configs in blockers.items() if blocker.cause == "module"}
 
 
-def _blockers(runs: Mapping[str, Runs], chosen: Callable[[Outcome], bool]) -> dict[Blocker, list[str]]:
+def _blockers(
+    runs: Mapping[str, Runs], chosen: Callable[[Outcome], bool]
+) -> dict[Blocker, list[str]]:
     configs_of_blockers: dict[Blocker, list[str]] = {}
     for config, config_runs in runs.items():
-        for blocker in dict.fromkeys(o.blocker for o in config_runs.outcomes if o.blocker and chosen(o)):
+        for blocker in dict.fromkeys(
+            o.blocker for o in config_runs.outcomes if o.blocker and chosen(o)
+        ):
             configs_of_blockers.setdefault(blocker, []).append(config)
     return configs_of_blockers
 
@@ -144,7 +169,10 @@ def reason(blocker: Blocker) -> str:
         "module": f"the twins do not have the package of `import {about}`",
         "file": f"there is no {'folder' if about.endswith('/') else 'file'} {about}",
         "program": f"there is no program {about}",
-        "variable": f"it wants the environment variable {about}; set it in the script, as yours are not passed on",
+        "variable": (
+            f"it wants the environment variable {about}; set it in the script, as yours "
+            f"are not passed on"
+        ),
         "readonly": f"it writes to {about}, and the copies of its files are read-only",
         "syntax": f"the interpreter does not know this syntax: {about}",
         "relative": "it imports from its own package, so it must be run as a module of it",
@@ -166,7 +194,8 @@ def remedy(
     series: str = SERIES[0],
     options: Sequence[str] = (),
 ) -> str:
-    """Return a shell command that avoids *blocker*; "" if none is known. Strings from the script are quoted.
+    """Return a shell command that avoids *blocker*; "" if none is known. Strings from the script
+    are quoted.
 
     Args:
         command: the command that runs the script.
@@ -183,7 +212,11 @@ def remedy(
     if cause == "listing":
         folder = about.partition("/")[0]
         near = folder not in ("", "~", "..") and not glob.has_magic(folder)
-        return _with_file(folder, script, command) if near else f"{command} --with FILE   # replace FILE"
+        return (
+            _with_file(folder, script, command)
+            if near
+            else f"{command} --with FILE   # replace FILE"
+        )
     if cause == "version" or (cause == "syntax" and series == SERIES[0] and NEWER.search(about)):
         return of_series(SERIES[0] if series == SERIES[-1] else SERIES[-1], command)
     if cause == "relative":
@@ -195,7 +228,9 @@ def remedy(
 
 
 def _with_module(name: str, script: Script, command: str, walled: bool) -> str:
-    """Return a shell command for a script that lacks the module *name*; "" if *name* is no name of a module."""
+    """Return a shell command for a script that lacks the module *name*; "" if *name* is no name of
+    a module.
+    """
     if not name.isidentifier():
         return ""
     if beside := _module_beside(name, script):
@@ -204,13 +239,18 @@ def _with_module(name: str, script: Script, command: str, walled: bool) -> str:
         return ""
     folder = os.path.dirname(script.path)
     if script.path and (build := build_command(name, folder)):
-        return f"{build} && {command} --with {built(name, folder)}   # builds what lies beside it for both twins"
+        return (
+            f"{build} && {command} --with {built(name, folder)}   # builds what lies beside "
+            f"it for both twins"
+        )
     package = shlex.quote(DISTRIBUTIONS.get(name, name))
     return f"{command} --package {package}   # if it is a package, not a file of yours"
 
 
 def _with_input(cause: str, script: Script, command: str) -> str:
-    """Return a shell command for a script that lacks standard input or arguments; "" if it has them."""
+    """Return a shell command for a script that lacks standard input or arguments; "" if it has
+    them.
+    """
     if cause == "stdin" and not script.stdin:
         return f"{command} --stdin FILE   # replace FILE"
     if cause == "arguments" and not script.arguments:
@@ -219,7 +259,9 @@ def _with_input(cause: str, script: Script, command: str) -> str:
 
 
 def _module_beside(name: str, script: Script) -> str | None:
-    """Return the path of the module *name* beside the script, a file or a folder; None if it is not there."""
+    """Return the path of the module *name* beside the script, a file or a folder; None if it is not
+    there.
+    """
     folder = os.path.dirname(script.path)
     paths = (os.path.join(folder, file) for file in (f"{name}.py", name))
     return next((path for path in paths if os.path.exists(path)), None) if script.path else None
@@ -230,7 +272,10 @@ def _with_file(name: str, script: Script, command: str) -> str:
     if not path.name or ".." in path.parts or not name.isprintable():
         return ""
     if name.startswith(("/", "~")):
-        return f"{command} --with {shell_path(path.name)}   # once the script opens it without a folder"
+        return (
+            f"{command} --with {shell_path(path.name)}   # once the script opens it without "
+            f"a folder"
+        )
     folder = str(PurePosixPath(script.path).parent) if script.path else "."
     top = path.parts[0]
     return f"{command} --with {shell_path(top if folder == '.' else f'{folder}/{top}')}"

@@ -1,4 +1,6 @@
-"""All runs of a script, in rounds. A round runs the script once in each configuration, in random order."""
+"""All runs of a script, in rounds. A round runs the script once in each configuration, in random
+order.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Runs:
 
     @property
     def counted(self) -> int:
-        """Number of runs that succeeded or failed; blocked runs and exceeded limits do not count."""
+        """Number of runs that succeeded or failed; blocked runs and exceeded limits do not
+        count.
+        """
         return sum(outcome.kind.judged for outcome in self.outcomes)
 
     @property
@@ -44,7 +48,9 @@ def every_outcome(runs: Mapping[str, Runs]) -> Iterator[Outcome]:
 
 
 def twin_of(config: str) -> str:
-    """Return the name of the twin that runs *config*. For an interpreter of --interpreter, this is *config* itself."""
+    """Return the name of the twin that runs *config*. For an interpreter of --interpreter, this is
+    *config* itself.
+    """
     return CONFIGURATIONS[config].twin if config in CONFIGURATIONS else config
 
 
@@ -56,14 +62,20 @@ class Runner(Protocol):
         """The only configuration that this twin can run; None if there are several."""
 
     def reproduce(self, request: Request) -> Outcome:
-        """Run a script once. Raises TwinError, Interrupted, or TimeoutError at the end of the time for all runs."""
+        """Run a script once. Raises TwinError, Interrupted, or TimeoutError at the end of the time
+        for all runs.
+        """
 
 
 Progress = Callable[[str, int, int, str, Outcome | None], None]
-"""Called before each run (outcome None) and after it, with (title, rounds done, all rounds, configuration, outcome)."""
+"""Called before each run (outcome None) and after it, with (title, rounds done, all rounds,
+configuration, outcome).
+"""
 
 Enough = Callable[[Mapping[str, Runs], int], bool]
-"""Called with the runs and the number of rounds that were made; True if no further rounds are needed."""
+"""Called with the runs and the number of rounds that were made; True if no further rounds are
+needed.
+"""
 
 
 class Campaign:
@@ -90,7 +102,9 @@ class Campaign:
         self.stopped: str | None = None
         """The reason why the rounds ended early; None if they did not."""
         self.forced_off: set[str] = set()
-        """The configurations in which PYTHON_GIL=0 holds the GIL off, because an import turned it on."""
+        """The configurations in which PYTHON_GIL=0 holds the GIL off, because an import turned it
+        on.
+        """
         self._progress, self._deadline = progress, deadline
 
     def run(
@@ -101,10 +115,11 @@ class Campaign:
         title: str = "",
         enough: Enough = lambda _runs, _rounds: False,
     ) -> dict[str, Runs]:
-        """Run `repeat` rounds over `configs` and return the runs; end early if `enough` returns True after a round.
+        """Run `repeat` rounds over `configs` and return the runs; end early if `enough` returns
+        True after a round.
 
-        The deadline or an interruption also ends the rounds. `stopped` is then the reason. `Runs.missing` is the reason
-        why a configuration could not run.
+        The deadline or an interruption also ends the rounds. `stopped` is then the reason.
+        `Runs.missing` is the reason why a configuration could not run.
         """
         result = {config: Runs(config) for config in configs}
         for config, runs in result.items():
@@ -117,13 +132,21 @@ class Campaign:
         return result
 
     def _rounds(
-        self, result: dict[str, Runs], order: list[str], repeat: int, threads: int, title: str, enough: Enough
+        self,
+        result: dict[str, Runs],
+        order: list[str],
+        repeat: int,
+        threads: int,
+        title: str,
+        enough: Enough,
     ) -> None:
         shuffle = random.Random(0).shuffle
         for number in range(repeat):
             if self.stopped:
                 break
-            used_up = f"the time for all runs (--budget) was used up after {number} of {repeat} rounds"
+            used_up = (
+                f"the time for all runs (--budget) was used up after {number} of {repeat} rounds"
+            )
             if number and time.monotonic() >= self._deadline:
                 self.stopped = used_up
                 break
@@ -142,7 +165,8 @@ class Campaign:
 
     def _turn(self, runs: Runs, title: str, number: int, repeat: int, threads: int) -> None:
         twin = self.twins[twin_of(runs.config)]
-        # The first run may find that an import turns the GIL on; it is then made again with the GIL held off.
+        # The first run may find that an import turns the GIL on; it is then made again with the GIL
+        # held off.
         for _ in range(2):
             self._progress(title, number, repeat, runs.config, None)
             off = runs.config in self.forced_off
@@ -150,7 +174,9 @@ class Campaign:
             try:
                 outcome = twin.reproduce(request)
             except TwinError as error:
-                self.missing[twin_of(runs.config)] = runs.missing = f"lost in run {len(runs.outcomes) + 1}: {error}"
+                self.missing[twin_of(runs.config)] = runs.missing = (
+                    f"lost in run {len(runs.outcomes) + 1}: {error}"
+                )
                 return
             runs.outcomes.append(outcome)
             self._progress(title, number, repeat, runs.config, outcome)

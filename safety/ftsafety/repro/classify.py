@@ -1,4 +1,6 @@
-"""Classification of an ended process tree: its exit status, output, stacks and messages give the run's outcome."""
+"""Classification of an ended process tree: its exit status, output, stacks and messages give the
+run's outcome.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,27 @@ from ftrun.escape import terminal
 from ftrun.project import ROOT
 from ftrun.protocol import conforms, decode
 from ftrun.supervise import signal_name
-from ftsafety.repro.outcome import COMPUTING, LONGEST_NAME, MOST_MODULES, MOST_NOTES, Blocker, Kind, Outcome, Signature
+from ftsafety.repro.outcome import (
+    COMPUTING,
+    LONGEST_NAME,
+    MOST_MODULES,
+    MOST_NOTES,
+    Blocker,
+    Kind,
+    Outcome,
+    Signature,
+)
 from ftsafety.repro.watch import Ended
 
 # Exceptions by which Python reports a limit, and what the limit is.
 OF_THE_KERNEL = (
     (
-        re.compile(r"^RuntimeError: can't start new thread|^BlockingIOError: \[Errno 11\] Resource temporarily"),
-        "no further thread or process could be started (ulimit -u, or pids_limit in compose.yaml, raises the limit)",
+        re.compile(
+            r"^RuntimeError: can't start new thread|^BlockingIOError: \[Errno 11\] Resource "
+            r"temporarily"
+        ),
+        "no further thread or process could be started (ulimit -u, or pids_limit in "
+        "compose.yaml, raises the limit)",
     ),
     (
         re.compile(r"^OSError: \[Errno (27|28|122)\]|^SIGXFSZ$"),
@@ -30,7 +45,8 @@ OF_THE_KERNEL = (
 )
 # Python's message about an exception that no code caught, and the last line of its traceback.
 UNSEEN = re.compile(
-    r"^(Exception ignored (?:in|on)|Exception in thread|(?:Task|Future) exception was never retrieved)\b.*"
+    r"^(Exception ignored (?:in|on)|Exception in thread|(?:Task|Future) exception was never "
+    r"retrieved)\b.*"
     r"(?:\n[ \t].*|\nTraceback .*|\nfuture: .*|\ntask: .*)*\n?(\w[\w.]*(?:: .*)?)?$",
     re.MULTILINE,
 )
@@ -50,12 +66,14 @@ GUARDS = ("gil", "version", "arguments", "tests")
 def printable(data: bytes, hidden: Sequence[str] = ()) -> str:
     """Return *data* as a string that is safe on a terminal.
 
-    Shortens paths: removes the folders *hidden* and parts that depend on the machine; ~ stands for the home folder.
+    Shortens paths: removes the folders *hidden* and parts that depend on the machine; ~ stands for
+    the home folder.
     """
     text = data.decode(errors="backslashreplace").replace("\r\n", "\n")
     for folder in hidden:
         text = text.replace(f"{folder}{os.sep}", "")
-    # The rest is the same on all machines: "site-packages/PIL/Image.py", "lib/python3.13t/threading.py".
+    # The rest is the same on all machines: "site-packages/PIL/Image.py",
+    # "lib/python3.13t/threading.py".
     text = INSTALLED.sub(lambda match: match[2] or match[1], text)
     text = text.replace(f"{ROOT}{os.sep}", "ft-env/")
     home = os.path.expanduser("~")
@@ -65,7 +83,9 @@ def printable(data: bytes, hidden: Sequence[str] = ()) -> str:
 
 
 def classify(ended: Ended, hidden: Sequence[str] = ()) -> Outcome:
-    """Return the outcome of the process tree in which ftsafety.repro.runner ran a script. *hidden*: see `printable`."""
+    """Return the outcome of the process tree in which ftsafety.repro.runner ran a script. *hidden*:
+    see `printable`.
+    """
     messages = _messages(ended, hidden)
     begin, end = _first(messages, "begin"), _first(messages, "end")
     raised = [line for line in messages if "exception" in line]
@@ -102,14 +122,18 @@ def _first(messages: list[dict], key: str) -> dict | None:
 
 
 def _gil_enabled(end: dict | None, stderr: str) -> str:
-    """Return in words what turned the GIL on; "" if it stayed off. *end*: the runner's last message."""
+    """Return in words what turned the GIL on; "" if it stayed off. *end*: the runner's last
+    message.
+    """
     if warned := gil.MESSAGE.search(stderr):
         return f"importing {warned[1]} turned the GIL on"
     return "something turned the GIL on" if end and end["gil"] else ""
 
 
 def _messages(ended: Ended, hidden: Sequence[str]) -> list[dict]:
-    """Return the messages of ftsafety.repro.runner. Other lines in the pipe are skipped: the script can write them."""
+    """Return the messages of ftsafety.repro.runner. Other lines in the pipe are skipped: the script
+    can write them.
+    """
     texts = dict.fromkeys(("exception", "kind", "place", "cause", "what"), str)
     observations = {"raced": bool, "asked": bool, "idle": bool, "unmatched": [str]}
     forms: tuple[dict[str, object], ...] = (
@@ -125,7 +149,9 @@ def _messages(ended: Ended, hidden: Sequence[str]) -> list[dict]:
             if isinstance(value, dict) and _conforms_to_any(value, forms):
                 message = {key: _shown(content, hidden) for key, content in value.items()}
                 if "unmatched" in value:
-                    message["unmatched"] = [_shown(pattern, hidden) for pattern in value["unmatched"]]
+                    message["unmatched"] = [
+                        _shown(pattern, hidden) for pattern in value["unmatched"]
+                    ]
                 messages.append(message)
     return messages
 
@@ -156,24 +182,35 @@ def _kind(ended: Ended, begin: dict | None, failures: list[dict], stderr: str) -
         return Kind.SIGNAL, signal_name(-ended.returncode)
     if failures:
         first = failures[0]
-        return Kind.EXCEPTION, first["exception"] + (f" in {first['thread']}" if first["thread"] else "")
+        return Kind.EXCEPTION, first["exception"] + (
+            f" in {first['thread']}" if first["thread"] else ""
+        )
     if ended.returncode:
         return Kind.WRONG, f"exit status {ended.returncode}"
     return Kind.OK, ""
 
 
 def _limit(ended: Ended, failures: list[dict]) -> str | None:
-    """Return in words which limit of the kernel (memory, processes, file size) ended the script; None if none did."""
+    """Return in words which limit of the kernel (memory, processes, file size) ended the script;
+    None if none did.
+    """
     if ended.returncode == -signal.SIGKILL and ended.killed:
-        return "the kernel killed it for want of memory: the machine's, or the container's (mem_limit in compose.yaml)"
+        return (
+            "the kernel killed it for want of memory: the machine's, or the container's "
+            "(mem_limit in compose.yaml)"
+        )
     end = failures[0]["exception"] if failures else ""
     if ended.returncode < 0:
         end = signal_name(-ended.returncode)
     return next((words for pattern, words in OF_THE_KERNEL if pattern.search(end)), None)
 
 
-def _signatures(kind: Kind, detail: str, raised: list[dict], stacks: str, ended: Ended) -> Iterator[Signature]:
-    """Yield the signature of the signal, hang or exit that ended a run, then the signatures of its exceptions."""
+def _signatures(
+    kind: Kind, detail: str, raised: list[dict], stacks: str, ended: Ended
+) -> Iterator[Signature]:
+    """Yield the signature of the signal, hang or exit that ended a run, then the signatures of its
+    exceptions.
+    """
     exits = [message["place"] for message in raised if message["kind"] == "SystemExit"]
     exit_at = exits[0] if exits else ""
     if kind is Kind.SIGNAL:
@@ -209,7 +246,8 @@ def _frames(stacks: str, which: str = "") -> list[str]:
 
 
 def _lacking(kind: Kind, end: dict | None) -> Blocker | None:
-    """Return the input that a run without a failure lacked, so that it did nothing; None if it lacked none.
+    """Return the input that a run without a failure lacked, so that it did nothing; None if it
+    lacked none.
 
     *end*: the runner's last message.
     """
@@ -217,7 +255,11 @@ def _lacking(kind: Kind, end: dict | None) -> Blocker | None:
         return None
     if end["asked"] and not end["raced"]:
         return Blocker("stdin", "", "script")
-    return Blocker("listing", end["unmatched"][0], "script") if end["idle"] and end["unmatched"] else None
+    return (
+        Blocker("listing", end["unmatched"][0], "script")
+        if end["idle"] and end["unmatched"]
+        else None
+    )
 
 
 def _blocker(kind: Kind, raised: list[dict], stderr: str, raced: bool) -> Blocker | None:
@@ -246,22 +288,28 @@ def _child_lacks(stderr: str) -> Blocker | None:
 
 
 def _usage(stderr: str) -> Blocker | None:
-    """Return that arguments are missing if the script, such as by sys.exit(main()), has printed its usage."""
+    """Return that arguments are missing if the script, such as by sys.exit(main()), has printed its
+    usage.
+    """
     usage = USAGE.match(stderr)
     return Blocker("arguments", usage[1][:300], "script") if usage else None
 
 
 def _noticed(kind: Kind, messages: list[dict], stderr: str) -> Iterator[str]:
-    """Yield the exceptions that do not count as failures, such as one in a destructor, each only once."""
+    """Yield the exceptions that do not count as failures, such as one in a destructor, each only
+    once.
+    """
     exceptions = [
         f"an exception of a future that nothing asked for: {message['future']}"
         for message in messages
         if "future" in message
     ]
     for match in UNSEEN.finditer(stderr):
-        if not (kind is Kind.EXCEPTION and match[1] == "Exception in thread"):  # that is the failure
+        if not (kind is Kind.EXCEPTION and match[1] == "Exception in thread"):
+            # that is the failure
             exceptions.append(f"{match[1]}: {match[2]}" if match[2] else match[1])
-    # If threads print at once, messages may be cut. A cut message is dropped if the whole one is there too.
+    # If threads print at once, messages may be cut. A cut message is dropped if the whole one is
+    # there too.
     whole = {text.partition(":")[0] for text in exceptions if ":" in text}
     yield from [text for text in dict.fromkeys(exceptions) if text not in whole][:MOST_NOTES]
 
@@ -280,6 +328,14 @@ def _notes(ended: Ended):
         yield f"left {ended.left_behind} processes behind, which were killed"
     if ended.unkillable:
         yield f"{ended.unkillable} processes could not be killed"
-    dropped = ended.stdout.total + ended.stderr.total - len(ended.stdout.text()) - len(ended.stderr.text())
+    dropped = (
+        ended.stdout.total
+        + ended.stderr.total
+        - len(ended.stdout.text())
+        - len(ended.stderr.text())
+    )
     if dropped > 0:
-        yield f"of {ended.stdout.total + ended.stderr.total} bytes of output only the beginning and the end were kept"
+        yield (
+            f"of {ended.stdout.total + ended.stderr.total} bytes of output only the "
+            f"beginning and the end were kept"
+        )

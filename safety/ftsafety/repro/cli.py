@@ -36,7 +36,8 @@ NO_WALLS = (
     "(docker compose run --rm ft-repro SCRIPT runs it behind walls)"
 )
 NO_WALLS_THERE = (
-    "repro: no walls around the runs: on the workers the script runs as their user, with that user's permissions "
+    "repro: no walls around the runs: on the workers the script runs as their user, with that "
+    "user's permissions "
     "(--walls runs it in containers there)"
 )
 
@@ -60,7 +61,9 @@ def main(arguments: list[str] | None = None) -> int:
             return error.exit_status
         except (TwinError, MetadataError, VersionError) as error:
             progress.note(f"repro: {error}")
-            return {MetadataError: 2, NoCluster: 2, VersionError: Pattern.NOT_BEGUN.value}.get(type(error), 1)
+            return {MetadataError: 2, NoCluster: 2, VersionError: Pattern.NOT_BEGUN.value}.get(
+                type(error), 1
+            )
     return publish(text, options, interruption, status)
 
 
@@ -74,7 +77,8 @@ def publish(text: str, options: Options, interruption: Interruption, status: int
         hint = ""
         if isinstance(error, PermissionError) and options.walled:
             hint = (
-                '; the container writes as user 1000: docker compose run --rm --user "$(id -u):$(id -g)" ft-repro ...'
+                '; the container writes as user 1000: docker compose run --rm --user "$(id '
+                '-u):$(id -g)" ft-repro ...'
             )
         print(f"repro: cannot write {options.out}: {error.strerror}{hint}", file=sys.stderr)
         status = 1
@@ -84,7 +88,13 @@ def publish(text: str, options: Options, interruption: Interruption, status: int
 class Reproduction:
     """One invocation of the command, which runs the script many times. Owned by one thread."""
 
-    def __init__(self, options: Options, interruption: Interruption, progress: Progress, stack: contextlib.ExitStack):
+    def __init__(
+        self,
+        options: Options,
+        interruption: Interruption,
+        progress: Progress,
+        stack: contextlib.ExitStack,
+    ):
         self._options, self._interruption = options, interruption
         self._progress, self._stack = progress, stack
         self._script: Script = options.script
@@ -98,7 +108,8 @@ class Reproduction:
     def run(self) -> tuple[str, int]:
         """Make all runs; return the report and the exit status.
 
-        Raises TwinError, MetadataError or VersionError; or Interrupted, if it comes before any run has ended.
+        Raises TwinError, MetadataError or VersionError; or Interrupted, if it comes before any run
+        has ended.
         """
         options, progress = self._options, self._progress
         early = EarlyStop(options.repeat, options.every_run)
@@ -126,16 +137,25 @@ class Reproduction:
         )
         return text, verdict.pattern.value
 
-    def _more_sections(self, runs: dict[str, Runs], campaign: Campaign, failing: Runs | None) -> list[tuple[str, str]]:
-        """Return [(title, Markdown)] of packages, threads and nodes. *failing*: runs of which some failed."""
+    def _more_sections(
+        self, runs: dict[str, Runs], campaign: Campaign, failing: Runs | None
+    ) -> list[tuple[str, str]]:
+        """Return [(title, Markdown)] of packages, threads and nodes. *failing*: runs of which some
+        failed.
+        """
         sections = []
         if any(self.packages.added.values()):
-            lines = [f"- {name}: {markdown(_pins(pins)) or 'none'}" for name, pins in self.packages.added.items()]
+            lines = [
+                f"- {name}: {markdown(_pins(pins)) or 'none'}"
+                for name, pins in self.packages.added.items()
+            ]
             sections.append(("Packages that were added", "\n".join(lines)))
         if self._options.shrink_threads and not campaign.stopped:
             least = "Nothing failed, so there is nothing to narrow down."
             if failing:
-                least = narrow.shrink_threads(campaign, failing, self._options.threads, self._options.repeat)
+                least = narrow.shrink_threads(
+                    campaign, failing, self._options.threads, self._options.repeat
+                )
             sections.append(("Threads", least))
         if isinstance(campaign, ClusterCampaign):
             sections.append(("Nodes", report.nodes(runs, campaign.nodes)))
@@ -149,7 +169,9 @@ class Reproduction:
         if not options.dask:
             campaign = self.campaign()
             extra = [name for name in self.descriptions if name not in ("ft", "gil")]
-            return campaign.run((*options.configs, *extra), options.repeat, options.threads, enough=early), campaign
+            return campaign.run(
+                (*options.configs, *extra), options.repeat, options.threads, enough=early
+            ), campaign
         # Malformed metadata is refused here.
         self._excluded()
         dependencies(self._script.text)
@@ -159,9 +181,13 @@ class Reproduction:
         return runs, cluster
 
     def campaign(self) -> Campaign:
-        """Return a campaign of the twins here, which have the script's packages. Raises TwinError or MetadataError."""
+        """Return a campaign of the twins here, which have the script's packages. Raises TwinError
+        or MetadataError.
+        """
         self._connect()
-        missing = dict.fromkeys({"ft", "gil"} - self._twins.keys(), "no interpreter was given for it (--twin)")
+        missing = dict.fromkeys(
+            {"ft", "gil"} - self._twins.keys(), "no interpreter was given for it (--twin)"
+        )
         missing |= self._excluded()
         self.packages = self._add_packages(missing)
         deadline = time.monotonic() + self._options.budget
@@ -177,7 +203,9 @@ class Reproduction:
             self._stack.callback(twin.close)
             described = self.descriptions[name] = twin.describe()
             if described["interpreter"]["twin"] != name:
-                raise TwinError(f"--twin {name}={where} is the {described['interpreter']['twin']} twin")
+                raise TwinError(
+                    f"--twin {name}={where} is the {described['interpreter']['twin']} twin"
+                )
         if not self._twins:
             raise TwinError("no twin was given for the configurations in --configs")
         for path in self._options.interpreters:
@@ -187,12 +215,16 @@ class Reproduction:
             self._twins[name], self.descriptions[name] = other, described
 
     def _excluded(self) -> dict[str, str]:
-        """Return {twin: reason} for the twins whose version does not suit the script; raises MetadataError."""
+        """Return {twin: reason} for the twins whose version does not suit the script; raises
+        MetadataError.
+        """
         requirement = requires_python(self._script.text)
         try:
             specifier = SpecifierSet(requirement)
         except InvalidSpecifier as error:
-            raise MetadataError(f"the inline metadata: requires-python: {str(error)[:200]}") from error
+            raise MetadataError(
+                f"the inline metadata: requires-python: {str(error)[:200]}"
+            ) from error
         excluded = {}
         for name, description in self.descriptions.items():
             if not specifier.contains(description["interpreter"]["version"], prereleases=True):
@@ -208,24 +240,33 @@ class Reproduction:
         for series in commands.SERIES:
             if SpecifierSet(requirement).contains(f"{series}.99"):
                 remedy = commands.of_series(series, self._command)
-        versions = {description["interpreter"]["version"] for description in self.descriptions.values()}
+        versions = {
+            description["interpreter"]["version"] for description in self.descriptions.values()
+        }
         have = ", ".join(sorted(versions))
         raise VersionError(
-            f"did not get to its bug: the script requires Python {requirement}, and this is {have}: {remedy}"
+            f"did not get to its bug: the script requires Python {requirement}, and this is "
+            f"{have}: {remedy}"
         )
 
     def _add_packages(self, missing: dict[str, str]) -> Packages:
-        work = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="ft-repro-packages-")))
+        work = Path(
+            self._stack.enter_context(tempfile.TemporaryDirectory(prefix="ft-repro-packages-"))
+        )
         # The free-threaded twin first: fewer wheels fit it.
         names = [*dict.fromkeys(("ft", *self._twins))]
-        twins = {name: self._twins[name] for name in names if name in self._twins and name not in missing}
+        twins = {
+            name: self._twins[name] for name in names if name in self._twins and name not in missing
+        }
         installed = {name: self.descriptions[name]["packages"] for name in twins}
         requirements = (*dependencies(self._script.text), *self._options.packages)
         cache, note = self._options.cache, self._progress.note
         return add(requirements, twins, installed, work.resolve(), cache, self._interruption, note)
 
     def _remedies(self, runs: dict[str, Runs]) -> list[tuple[str, str]]:
-        """Return [(title, Markdown)], a report section with remedies for blocked runs; [] if no run was blocked."""
+        """Return [(title, Markdown)], a report section with remedies for blocked runs; [] if no run
+        was blocked.
+        """
         why = stopped(runs)
         if not why:
             return []
@@ -237,13 +278,20 @@ class Reproduction:
         lines = []
         for blocker, configs in why.items():
             lines.append(f"{markdown(f'{", ".join(configs)}: {reason(blocker)}')}")
-            if command := remedy(blocker, self._script, self._command, running, walled, series, options):
+            if command := remedy(
+                blocker, self._script, self._command, running, walled, series, options
+            ):
                 lines.append(fenced(command, "sh"))
                 if not running:
                     self._progress.note(f"repro: to get to the bug: {command}")
             elif blocker.cause == "module":
-                lines.append("A container without network cannot install packages; run `./twins repro` natively.")
-        return [("What did not get to the bug" if running else "To get to the bug", "\n\n".join(lines))]
+                lines.append(
+                    "A container without network cannot install packages; run `./twins repro` "
+                    "natively."
+                )
+        return [
+            ("What did not get to the bug" if running else "To get to the bug", "\n\n".join(lines))
+        ]
 
     def _remarks(self, verdict: Verdict, early: EarlyStop, runs: dict[str, Runs]) -> Iterator[str]:
         if early.reason:

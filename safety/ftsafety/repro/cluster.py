@@ -1,7 +1,8 @@
-"""Runs of a script on the workers of a Dask cluster: each task is a whole campaign (ftsafety.repro.task).
+"""Runs of a script on the workers of a Dask cluster: each task is a whole campaign
+(ftsafety.repro.task).
 
-The outcomes of the tasks are added up. The connection to the cluster is a child process, whose Python has Dask's client
-(native/cluster).
+The outcomes of the tasks are added up. The connection to the cluster is a child process, whose
+Python has Dask's client (native/cluster).
 """
 
 from __future__ import annotations
@@ -47,19 +48,24 @@ ANSWER = {
 
 
 class NoCluster(SafetyError, TwinError):
-    """There is no cluster to connect to, or it cannot be used from here; the message says what to do."""
+    """There is no cluster to connect to, or it cannot be used from here; the message says what to
+    do.
+    """
 
 
 @contextlib.contextmanager
-def connected(python: str, hello: dict, interruption: Interruption, until: float) -> Iterator[Iterator[dict]]:
+def connected(
+    python: str, hello: dict, interruption: Interruption, until: float
+) -> Iterator[Iterator[dict]]:
     """Context manager: start the bridge, send it *hello*, and return an iterator over its messages.
 
-    The iterator raises Interrupted, TwinError if the bridge has ended, and TimeoutError at time.monotonic() *until*. At
-    the end of the block, all tasks are cancelled.
+    The iterator raises Interrupted, TwinError if the bridge has ended, and TimeoutError at
+    time.monotonic() *until*. At the end of the block, all tasks are cancelled.
     """
     parent_socket, bridge_socket = socket.socketpair()
     with tempfile.TemporaryFile() as errors, bridge_socket:
-        # In a session of its own: Ctrl-C at a terminal is for this process, which then closes the socket.
+        # In a session of its own: Ctrl-C at a terminal is for this process, which then closes the
+        # socket.
         bridge = subprocess.Popen(
             [python, str(BRIDGE)],
             stdin=bridge_socket.fileno(),
@@ -101,23 +107,35 @@ class ClusterCampaign(Campaign):
     """Campaign whose runs are made by the workers of a cluster. Owned by one thread."""
 
     def __init__(self, options: Options, interruption: Interruption, progress: Progress):
-        """Prepare the runs of the script in *options*, which also name the cluster; none is started."""
+        """Prepare the runs of the script in *options*, which also name the cluster; none is
+        started.
+        """
         deadline = time.monotonic() + options.budget
         super().__init__(options.script, {}, options.limits, progress.update, deadline)
         self._options, self._interruption, self._note = options, interruption, progress.note
         self._source = source_hash()
         self._folder = options.dask_folder or str(ROOT)
         self.descriptions: dict[str, dict] = {}
-        """By twin, its description on the first node. The twins of all other nodes have to be equal."""
+        """By twin, its description on the first node. The twins of all other nodes have to be
+        equal.
+        """
         self.packages = Packages()
         """The packages that the workers install for the script."""
         self.nodes: dict[str, str] = {}
-        """The processor of each node that has made runs, by the node's name, the first node first."""
+        """The processor of each node that has made runs, by the node's name, the first node
+        first.
+        """
         self._done = 0
         """Number of rounds that were made."""
 
     def _rounds(
-        self, result: dict[str, Runs], order: list[str], repeat: int, threads: int, title: str, enough: Enough
+        self,
+        result: dict[str, Runs],
+        order: list[str],
+        repeat: int,
+        threads: int,
+        title: str,
+        enough: Enough,
     ) -> None:
         """Make the rounds. Raises NoCluster; Interrupted or TwinError if no task had a result."""
         self._done = 0
@@ -137,9 +155,16 @@ class ClusterCampaign(Campaign):
             self.stopped = f"ended after {self._done} of {repeat} rounds: {why}"
 
     def _collect(
-        self, messages: Iterator[dict], result: dict[str, Runs], repeat: int, title: str, enough: Enough
+        self,
+        messages: Iterator[dict],
+        result: dict[str, Runs],
+        repeat: int,
+        title: str,
+        enough: Enough,
     ) -> None:
-        """Add the runs of the tasks to *result*. Raises TwinError, also if more rounds are lost than made."""
+        """Add the runs of the tasks to *result*. Raises TwinError, also if more rounds are lost
+        than made.
+        """
         lost = 0
         output = ""
         while self._done + lost < repeat:
@@ -169,17 +194,28 @@ class ClusterCampaign(Campaign):
 
     @contextlib.contextmanager
     def _connected(self, order: list[str], repeat: int, threads: int) -> Iterator[Iterator[dict]]:
-        """Context manager: have the cluster make the runs; return an iterator over the messages about the tasks."""
-        # The script goes with its arguments and files; what is left is for the task's own ./twins repro.
-        options = replace(self._options, module=None, arguments=(), beside=(), stdin=None, configs=tuple(order))
-        options = replace(options, threads=threads, dask=None, walls=False, dask_folder=None, shrink_threads=False)
+        """Context manager: have the cluster make the runs; return an iterator over the messages
+        about the tasks.
+        """
+        # The script goes with its arguments and files; what is left is for the task's own ./twins
+        # repro.
+        options = replace(
+            self._options, module=None, arguments=(), beside=(), stdin=None, configs=tuple(order)
+        )
+        options = replace(
+            options, threads=threads, dask=None, walls=False, dask_folder=None, shrink_threads=False
+        )
         start = CONTAINED if self._options.walls else (os.path.join(self._folder, "twins"), "repro")
         hello = {
             "address": self._options.dask,
             "command": [*start, "--task"],
             "folder": self._folder,
             "rounds": repeat,
-            "request": {"source": self._source, "script": self.script.as_json(), "options": options.command_line()},
+            "request": {
+                "source": self._source,
+                "script": self.script.as_json(),
+                "options": options.command_line(),
+            },
         }
         python = str(self._options.dask_python)
         with connected(python, hello, self._interruption, self._deadline) as messages:
@@ -188,7 +224,9 @@ class ClusterCampaign(Campaign):
                 raise NoCluster(f"--dask {self._options.dask}: {one_line(first['error'])}")
             if not self.descriptions:
                 threads = first["threads"]
-                have = f"{threads} threads of the workers at" if threads else "waiting for workers of"
+                have = (
+                    f"{threads} threads of the workers at" if threads else "waiting for workers of"
+                )
                 self._note(f"repro: {have} {self._options.dask}")
             yield messages
 
@@ -205,7 +243,8 @@ class ClusterCampaign(Campaign):
         total.missing = runs.missing or total.missing
 
     def _answer(self, node: str, output: str, error: str, configs: Collection[str]) -> dict:
-        """Return the answer of a task. Raises TwinError if *node* cannot make runs, or the answer has another form.
+        """Return the answer of a task. Raises TwinError if *node* cannot make runs, or the answer
+        has another form.
 
         *output*: the output of the task; if it is empty, *error* is the reason.
         """
@@ -218,7 +257,11 @@ class ClusterCampaign(Campaign):
             update = f"update {self._folder} on that node"
             raise TwinError(f"{node} has other sources of this project than this program: {update}")
         twins = {twin_of(config) for config in configs}
-        if not conforms(answer, ANSWER) or {*answer["twins"]} != twins or {*answer["runs"]} != {*configs}:
+        if (
+            not conforms(answer, ANSWER)
+            or {*answer["twins"]} != twins
+            or {*answer["runs"]} != {*configs}
+        ):
             raise TwinError(f"{node}: its answer has another form")
         return answer
 
@@ -234,11 +277,15 @@ class ClusterCampaign(Campaign):
             expected = _versions(self.descriptions[name], self.packages.added.get(name, {}))
             if versions != expected:
                 which = differences({first: expected, node: versions}) or "other packages"
-                raise TwinError(f"{node} is not equal to {first}, in the twin {name}: {one_line(which)}")
+                raise TwinError(
+                    f"{node} is not equal to {first}, in the twin {name}: {one_line(which)}"
+                )
 
 
 def _runs(node: str, config: str, values: dict) -> Runs:
-    """Return the runs of *config* in the answer of *node*; raises TwinError if an outcome is invalid."""
+    """Return the runs of *config* in the answer of *node*; raises TwinError if an outcome is
+    invalid.
+    """
     try:
         outcomes = [replace(outcome.from_json(fields), node=node) for fields in values["outcomes"]]
     except ValueError as error:

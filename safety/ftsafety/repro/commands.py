@@ -1,4 +1,6 @@
-"""Shell commands for the report. Pasted into a shell in the current directory, they repeat the runs."""
+"""Shell commands for the report. Pasted into a shell in the current directory, they repeat the
+runs.
+"""
 
 from __future__ import annotations
 
@@ -22,23 +24,31 @@ _CONTAINER = "docker compose run --rm -T ft-repro"
 
 
 def of_series(which: str, command: str) -> str:
-    """Return the shell command *command*, changed so that it uses the twins of the CPython series *which*."""
+    """Return the shell command *command*, changed so that it uses the twins of the CPython series
+    *which*.
+    """
     return f"PYTHON_SERIES={which} {command.removeprefix(_prefix())}"
 
 
 def _prefix() -> str:
-    """Return the shell assignment PYTHON_SERIES=... for this process's series of CPython; "" if it is the default."""
+    """Return the shell assignment PYTHON_SERIES=... for this process's series of CPython; "" if it
+    is the default.
+    """
     default = ROOT / "docker" / "python-series"
     other = HERE in SERIES and default.exists() and default.read_text().strip() != HERE
     return f"PYTHON_SERIES={HERE} " if other else ""
 
 
 def program() -> str:
-    """Return the start of a shell command that calls `./twins`: by a relative path if that needs no ".."."""
+    """Return the start of a shell command that calls `./twins`: by a relative path if that needs no
+    "..".
+    """
     if not (ROOT / "twins").exists():
         return "./twins"
     path = os.path.relpath(ROOT / "twins")
-    return _prefix() + (shell_path(str(ROOT / "twins")) if path.startswith("..") else shlex.quote(f"./{path}"))
+    return _prefix() + (
+        shell_path(str(ROOT / "twins")) if path.startswith("..") else shlex.quote(f"./{path}")
+    )
 
 
 def start(walled: bool) -> str:
@@ -58,9 +68,14 @@ def repro(options: Options) -> str:
 
 
 def one_run(
-    options: Options, runs: Runs, descriptions: Mapping[str, dict], versions: Mapping[str, str], added: bool = False
+    options: Options,
+    runs: Runs,
+    descriptions: Mapping[str, dict],
+    versions: Mapping[str, str],
+    added: bool = False,
 ) -> str:
-    """Return shell commands that repeat one run in the configuration of `runs`: with `./twins` and, if possible, uv.
+    """Return shell commands that repeat one run in the configuration of `runs`: with `./twins` and,
+    if possible, uv.
 
     Args:
         versions: versions of the packages that the script imports, for the command with uv.
@@ -82,7 +97,8 @@ def one_run(
     if script.how == FILE and not added and not options.beside:
         with_twins = f"{variables} {program()} exec {config.twin} {plain}{redirection}"
     folder = _folder(options)
-    # Plain Python finds files beside the script only where they are beside it already, and in that folder.
+    # Plain Python finds files beside the script only where they are beside it already, and in that
+    # folder.
     if any(os.path.dirname(path) != folder for path in options.beside):
         return with_twins
     series = descriptions[twin_of(runs.config)]["interpreter"]["version"].rpartition(".")[0]
@@ -103,7 +119,9 @@ def _variables(options: Options, config: Configuration, runs: Runs) -> str:
 
 
 def _in_folder(command: str, folder: str, redirection: str) -> str:
-    """Return the shell command, run in *folder*, with its *redirection*, which names a file for this directory."""
+    """Return the shell command, run in *folder*, with its *redirection*, which names a file for
+    this directory.
+    """
     if folder:
         command = f"cd {shell_path(folder)} && {command}"
     if folder and redirection:
@@ -122,7 +140,9 @@ def _pins(versions: Mapping[str, str]) -> list[str]:
 
 
 def _plain_command(script: Script, file: str) -> str | None:
-    """Return the command that starts the script *file* without `repro`; None if the script is no plain Python file."""
+    """Return the command that starts the script *file* without `repro`; None if the script is no
+    plain Python file.
+    """
     arguments = [shlex.quote(argument) for argument in script.arguments]
     if not script.path or script.left_out or _is_packed(script):
         return None

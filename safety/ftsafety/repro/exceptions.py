@@ -1,4 +1,5 @@
-"""Exceptions of a script: text, place, and the cause if it is no race (a missing package or argument, ...).
+"""Exceptions of a script: text, place, and the cause if it is no race (a missing package or
+argument, ...).
 
 ftsafety.repro.runner loads this file alone, with any Python.
 """
@@ -18,8 +19,10 @@ GUARDS = {
 }
 # Names and attributes in expressions that depend on the interpreter and the arguments alone.
 WORDS = frozenset(
-    "sys _is_gil_enabled version_info hexversion version major minor argv sysconfig get_config_var platform "
-    "python_version python_version_tuple os environ getenv get getattr hasattr bool int len map str tuple".split()
+    "sys _is_gil_enabled version_info hexversion version major minor argv sysconfig "
+    "get_config_var platform "
+    "python_version python_version_tuple os environ getenv get getattr hasattr bool int len "
+    "map str tuple".split()
 )
 PARSERS = ("argparse.py", "optparse.py", "getopt.py", "/click/", "/typer/", "/docopt")
 NO_CAUSE = "", ""
@@ -35,7 +38,9 @@ def own(filename, folder: str) -> bool:
 
 
 def frames_of(error) -> list:
-    """Return (file, line, function) of each frame of a traceback, the innermost last, without the runner's frames."""
+    """Return (file, line, function) of each frame of a traceback, the innermost last, without the
+    runner's frames.
+    """
     frames: list = []
     trace = error.__traceback__
     while trace is not None and len(frames) < 10_000:
@@ -55,7 +60,9 @@ def describe(error) -> str:
 
 
 def place_of(error, folder: str) -> str:
-    """Return "FILE:LINE in FUNCTION" of the innermost frame in the script's folder, else of the innermost frame."""
+    """Return "FILE:LINE in FUNCTION" of the innermost frame in the script's folder, else of the
+    innermost frame.
+    """
     frames = frames_of(error)
     inside = [frame for frame in frames if own(frame[0], folder)] or frames
     if not inside:
@@ -66,7 +73,8 @@ def place_of(error, folder: str) -> str:
 
 
 def cause_of(error, folder: str, raced: bool) -> tuple:
-    """Return (cause, detail), such as ("module", "h5py"), if *error* may have a cause other than a race; else NO_CAUSE.
+    """Return (cause, detail), such as ("module", "h5py"), if *error* may have a cause other than a
+    race; else NO_CAUSE.
 
     *raced*: True if the script had started a thread or forked before *error*.
     """
@@ -80,7 +88,9 @@ def cause_of(error, folder: str, raced: bool) -> tuple:
 
 
 def _missing(error, folder: str) -> tuple | None:
-    """Return (cause, detail) if *error* says that a package, program or syntax is not available; else None."""
+    """Return (cause, detail) if *error* says that a package, program or syntax is not available;
+    else None.
+    """
     if isinstance(error, ModuleNotFoundError) and error.name:
         missing = error.name.partition(".")[0]
         if missing not in sys.modules and importlib.machinery.PathFinder.find_spec(missing) is None:
@@ -101,14 +111,20 @@ def _missing_program(error) -> tuple | None:
 
 
 def _missing_file(error, folder: str, raced: bool) -> tuple | None:
-    """Return ("file", path) if *error* says that a file is missing, and no thread can have deleted the file; else None.
+    """Return ("file", path) if *error* says that a file is missing, and no thread can have deleted
+    the file; else None.
 
-    If *raced*, threads may have deleted files. Then only a missing folder counts, and the path is that of the folder.
+    If *raced*, threads may have deleted files. Then only a missing folder counts, and the path is
+    that of the folder.
     """
     if not (isinstance(error, FileNotFoundError) and error.filename is not None):
         return None
     path, end = os.path.abspath(os.fsdecode(error.filename)), ""
-    if os.path.exists(path) or not shown(path, folder) or (raced and os.path.exists(os.path.dirname(path))):
+    if (
+        os.path.exists(path)
+        or not shown(path, folder)
+        or (raced and os.path.exists(os.path.dirname(path)))
+    ):
         return None
     while raced and not os.path.exists(os.path.dirname(path)):
         path, end = os.path.dirname(path), "/"
@@ -116,7 +132,8 @@ def _missing_file(error, folder: str, raced: bool) -> tuple | None:
 
 
 def shown(path: str, folder: str) -> str:
-    """Return *path* as the script's author names it: relative to *folder*, the script's, if it is near; ~ is the home.
+    """Return *path* as the script's author names it: relative to *folder*, the script's, if it is
+    near; ~ is the home.
 
     Return "" for a path in the folder for temporary files.
     """
@@ -133,11 +150,17 @@ def _before_threads(error, folder: str) -> tuple:
         return "relative", ""
     if isinstance(error, EOFError) and "EOF when reading a line" in str(error):
         return "stdin", ""
-    if isinstance(error, PermissionError) and own(path := os.path.abspath(os.fsdecode(error.filename)), folder):
+    if isinstance(error, PermissionError) and own(
+        path := os.path.abspath(os.fsdecode(error.filename)), folder
+    ):
         return "readonly", os.path.relpath(path, folder)
     frames = frames_of(error)
     place = frames[-1][0]
-    if isinstance(error, KeyError) and place in ("<frozen os>", os.__file__) and error.args[0] not in os.environ:
+    if (
+        isinstance(error, KeyError)
+        and place in ("<frozen os>", os.__file__)
+        and error.args[0] not in os.environ
+    ):
         return "variable", error.args[0]
     if is_usage(error) and any(parser in place for parser in PARSERS):
         return "arguments", ""
@@ -147,15 +170,19 @@ def _before_threads(error, folder: str) -> tuple:
 
 
 def is_usage(error) -> bool:
-    """True if a parser of arguments may have raised *error*. click exits with other numbers if a command fails."""
+    """True if a parser of arguments may have raised *error*. click exits with other numbers if a
+    command fails.
+    """
     return isinstance(error, SystemExit) and (error.code == 2 or isinstance(error.code, str))
 
 
 def guard_of(path: str, line: int, error) -> tuple:
-    """Return (cause, source of the test) if a guard at *line* of the file *path* raised *error*, else ("", "").
+    """Return (cause, source of the test) if a guard at *line* of the file *path* raised *error*,
+    else ("", "").
 
-    A guard is a statement that ends the script on purpose, for example if the GIL is on or arguments are missing. A
-    test of anything that the script computes is no guard, even if it also asks for the GIL: it may show the bug.
+    A guard is a statement that ends the script on purpose, for example if the GIL is on or
+    arguments are missing. A test of anything that the script computes is no guard, even if it also
+    asks for the GIL: it may show the bug.
     """
     with open(path, "rb") as file:
         nodes = list(ast.walk(ast.parse(file.read())))
@@ -163,7 +190,9 @@ def guard_of(path: str, line: int, error) -> tuple:
     for node in nodes:
         if not (getattr(node, "lineno", line + 1) <= line <= getattr(node, "end_lineno", line - 1)):
             continue
-        if isinstance(node, ast.Assert) or (isinstance(node, ast.If) and ends(node, line, error, facts)):
+        if isinstance(node, ast.Assert) or (
+            isinstance(node, ast.If) and ends(node, line, error, facts)
+        ):
             text = source_of(node.test, facts)
         elif isinstance(node, ast.stmt) and not hasattr(node, "body") and wants(node, error, facts):
             return "arguments", ast.unparse(node)[:100]
@@ -176,18 +205,26 @@ def guard_of(path: str, line: int, error) -> tuple:
 
 
 def probes(nodes: list) -> dict:
-    """Return {name: source} for each name that is bound only once: to a fact about the interpreter, or a constant.
+    """Return {name: source} for each name that is bound only once: to a fact about the interpreter,
+    or a constant.
 
-    For example, ``free_threaded = not sys._is_gil_enabled()`` or a function that returns this expression.
+    For example, ``free_threaded = not sys._is_gil_enabled()`` or a function that returns this
+    expression.
     """
-    bound = [getattr(node, "arg", None) or getattr(node, "id", "") for node in nodes if not loads(node)]
+    bound = [
+        getattr(node, "arg", None) or getattr(node, "id", "") for node in nodes if not loads(node)
+    ]
     facts: dict = {}
     for node in nodes:
         value = getattr(node, "value", node)
         name = name_of(node)
         text = source_of(value, facts) if name else ""
         fact = any(re.search(pattern, text) for pattern in GUARDS.values())
-        if text and bound.count(name) < 2 and (fact or isinstance(value, (ast.Constant, ast.Tuple))):
+        if (
+            text
+            and bound.count(name) < 2
+            and (fact or isinstance(value, (ast.Constant, ast.Tuple)))
+        ):
             facts[name] = text
     return facts
 
@@ -200,16 +237,22 @@ def name_of(node) -> str:
 
 
 def loads(node) -> bool:
-    return not isinstance(node, ast.arg) and not (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    return not isinstance(node, ast.arg) and not (
+        isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    )
 
 
 def source_of(tree, facts) -> str:
-    """Return the source of *tree*, then the sources of the *facts* that it names. *facts*: {name: source}.
+    """Return the source of *tree*, then the sources of the *facts* that it names. *facts*: {name:
+    source}.
 
-    Return "" if *tree* uses a name that is neither in WORDS nor in *facts* nor bound in *tree* itself.
+    Return "" if *tree* uses a name that is neither in WORDS nor in *facts* nor bound in *tree*
+    itself.
     """
     nodes = list(ast.walk(tree))
-    used = {getattr(node, "attr", None) or getattr(node, "id", "") for node in nodes if loads(node)} - {""}
+    used = {
+        getattr(node, "attr", None) or getattr(node, "id", "") for node in nodes if loads(node)
+    } - {""}
     bound = {node.id for node in nodes if isinstance(node, ast.Name) and not loads(node)}
     if used - bound - WORDS - set(facts):
         return ""
@@ -235,9 +278,13 @@ def ends(node, line: int, error, facts) -> bool:
 
 
 def wants(node, error, facts) -> bool:
-    """True if *node* raised *error* because ``sys.argv`` lacks an argument, or an argument is not a number."""
+    """True if *node* raised *error* because ``sys.argv`` lacks an argument, or an argument is not a
+    number.
+    """
     if isinstance(error, ValueError):
         return "argv" in source_of(node, facts)
-    missing = any(int(number) >= len(sys.argv) for number in re.findall(r"\bargv\[(\d+)\]", ast.unparse(node)))
+    missing = any(
+        int(number) >= len(sys.argv) for number in re.findall(r"\bargv\[(\d+)\]", ast.unparse(node))
+    )
     default = any(isinstance(child, (ast.IfExp, ast.BoolOp)) for child in ast.walk(node))
     return isinstance(error, IndexError) and missing and not default

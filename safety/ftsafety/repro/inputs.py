@@ -1,7 +1,9 @@
-"""Reading the script that the command line names: a file, a module of a folder, a notebook or an archive.
+"""Reading the script that the command line names: a file, a module of a folder, a notebook or an
+archive.
 
-Everything is untrusted. Links, devices, FIFOs and paths that leave their folder are refused, and sizes are limited
-while reading. Standard library only, for Python 3.9: ftsafety.repro.arguments imports this file.
+Everything is untrusted. Links, devices, FIFOs and paths that leave their folder are refused, and
+sizes are limited while reading. Standard library only, for Python 3.9: ftsafety.repro.arguments
+imports this file.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ class Files:
         self._left, self._most = most, most
 
     def add(self, name: str, content: bytes) -> None:
-        """Add a file; raises UsageError if its name is invalid or taken, or if a limit is exceeded."""
+        """Add a file; raises UsageError if its name is invalid or taken, or if a limit is
+        exceeded.
+        """
         try:
             name = relative(name)
         except ValueError as error:
@@ -63,25 +67,37 @@ class Files:
         return content
 
     def read(self, path: str) -> bytes:
-        """Return a file's content; raises UsageError if that fails, or if all files together are too large."""
+        """Return a file's content; raises UsageError if that fails, or if all files together are
+        too large.
+        """
         return read(path, self._left, self.too_large())
 
     def _limit_number(self, number: int) -> None:
         if number > MOST_FILES:
-            raise UsageError(f"there are more than {MOST_FILES} files and folders; name those that the script needs")
+            raise UsageError(
+                f"there are more than {MOST_FILES} files and folders; name those that the "
+                f"script needs"
+            )
 
     def too_large(self) -> UsageError:
-        return UsageError(f"the files have more than {self._most // KIB // KIB} MiB; name those that the script needs")
+        return UsageError(
+            f"the files have more than {self._most // KIB // KIB} MiB; name those that the "
+            f"script needs"
+        )
 
     def add_path(self, path: str) -> None:
-        """Add the file or folder at *path* under its own name. Hidden folders and those in LEFT_OUT are skipped."""
+        """Add the file or folder at *path* under its own name. Hidden folders and those in LEFT_OUT
+        are skipped.
+        """
         where = Path(path)
         if not where.is_dir() or where.is_symlink():
             self.add(where.name, self.read(path))
             return
         top = Path(os.path.abspath(where))
         for folder, folders, files in os.walk(top, onerror=_raise):
-            folders[:] = sorted(name for name in folders if name not in LEFT_OUT and not name.startswith("."))
+            folders[:] = sorted(
+                name for name in folders if name not in LEFT_OUT and not name.startswith(".")
+            )
             for name in folders:
                 if os.path.islink(os.path.join(folder, name)):
                     raise UsageError(f"{os.path.join(folder, name)!r} is a symbolic link")
@@ -99,7 +115,14 @@ class Files:
                     if not info.is_dir():
                         self.add(info.filename, self._unpacked(archive, info))
         # zipfile raises these for files that are no archives, or that end too early.
-        except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, ValueError, RuntimeError) as error:
+        except (
+            zipfile.BadZipFile,
+            NotImplementedError,
+            EOFError,
+            OSError,
+            ValueError,
+            RuntimeError,
+        ) as error:
             raise UsageError(f"{path} cannot be unpacked: {str(error)[:200]!r}") from error
         except zipfile.zlib.error as error:  # type: ignore[attr-defined]
             raise UsageError(f"{path} cannot be unpacked: {error}") from error
@@ -108,8 +131,13 @@ class Files:
         kind = stat.S_IFMT(info.external_attr >> 16)
         if kind not in (0, stat.S_IFREG):
             raise UsageError(f"{info.filename[:100]!r} in the archive is a link or a device")
-        if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise UsageError(f"{info.filename[:100]!r} in the archive is encrypted, or packed in an unusual way")
+        if info.flag_bits & 1 or info.compress_type not in (
+            zipfile.ZIP_STORED,
+            zipfile.ZIP_DEFLATED,
+        ):
+            raise UsageError(
+                f"{info.filename[:100]!r} in the archive is encrypted, or packed in an unusual way"
+            )
         with archive.open(info) as file:  # what the archive says about the size may be wrong
             content = file.read(self._left + 1)
         if len(content) > self._left:
@@ -118,8 +146,11 @@ class Files:
 
 
 def read(path: str, most: int, too_large: UsageError) -> bytes:
-    """Return the content of a regular file; raises `too_large` if it exceeds `most` bytes, or another UsageError."""
-    # Line ends, escape sequences and bytes that are no UTF-8 would reach the report and the terminal.
+    """Return the content of a regular file; raises `too_large` if it exceeds `most` bytes, or
+    another UsageError.
+    """
+    # Line ends, escape sequences and bytes that are no UTF-8 would reach the report and the
+    # terminal.
     if not path.isprintable():
         raise UsageError(f"{path!r} has characters that cannot be shown: give it another name")
     # The report would show the target of a link in an untrusted folder of scripts.
@@ -143,21 +174,29 @@ def read(path: str, most: int, too_large: UsageError) -> bytes:
 
 
 def read_script(path: str, walled: bool) -> bytes:
-    """Read the source of the script at *path* ("-" is standard input); raises UsageError if there is none to read."""
+    """Read the source of the script at *path* ("-" is standard input); raises UsageError if there
+    is none to read.
+    """
     if ADDRESS.match(path):
         raise UsageError(
-            f"{path} is an address, and repro downloads nothing: an address may give you another script than the one "
+            f"{path} is an address, and repro downloads nothing: an address may give you "
+            f"another script than the one "
             "that you have read. Save the script of the issue or gist to a file and run that"
         )
     if path == "-":
         source = sys.stdin.buffer.read(LARGEST_SCRIPT + 1)
     else:
         if os.path.isdir(path):
-            raise UsageError(f"{path} is no file: name a script, or a module of the folder with -m PACKAGE.MODULE")
+            raise UsageError(
+                f"{path} is no file: name a script, or a module of the folder with -m "
+                f"PACKAGE.MODULE"
+            )
         if path.isprintable() and not os.path.lexists(path):
             hint = (
-                ": this container sees the folder repro/ only (SCRIPTS=DIR mounts another folder there); "
-                "give it another script on standard input (docker compose run --rm -T ft-repro - <bug.py)"
+                ": this container sees the folder repro/ only (SCRIPTS=DIR mounts another "
+                "folder there); "
+                "give it another script on standard input (docker compose run --rm -T ft-repro "
+                "- <bug.py)"
             )
             raise UsageError(f"there is no script {path}{hint if walled else ''}")
         source = read(path, LARGEST_SCRIPT, _too_long(path))
@@ -186,12 +225,14 @@ def load(
     """Return the script that a command line names; raises UsageError.
 
     Args:
-        path: a script, a notebook, a .zip or "-" (standard input). With `module`: the folder that holds the package.
+        path: a script, a notebook, a .zip or "-" (standard input). With `module`: the folder that
+            holds the package.
         module: the dotted name of a module to run.
         beside: files and folders to put next to the script.
         arguments: the script's command-line arguments.
         stdin: the file that becomes the script's standard input.
-        walled: True if the script is sent to a container, which has a lower limit for all files together.
+        walled: True if the script is sent to a container, which has a lower limit for all files
+            together.
     """
     for name in filter(None, (path, module)):
         if not name.isprintable():
@@ -203,7 +244,10 @@ def load(
     except NotebookError as error:
         raise UsageError(f"{path}: {error}") from error
     if PurePosixPath(name).name == CONFTEST:
-        raise UsageError(f"{path or module} is no script: pytest reads it for tests beside it; name a file of tests")
+        raise UsageError(
+            f"{path or module} is no script: pytest reads it for tests beside it; name a file "
+            f"of tests"
+        )
     for neighbour in beside:
         files.add_path(neighbour)
     files.add(name, source)  # refuses another file or folder of its name
@@ -222,7 +266,9 @@ def load(
 
 
 def _source(path: str | None, module: str | None, walled: bool, files: Files) -> tuple[str, bytes]:
-    """Return the script's path in the folder of a run, and its source; add its other files to *files*."""
+    """Return the script's path in the folder of a run, and its source; add its other files to
+    *files*.
+    """
     if path is not None and path.endswith(".zip") and os.path.isfile(path):
         files.add_archive(path)
         name = module_file(module, files.found) if module else script_of_archive(path, files.found)
@@ -238,7 +284,9 @@ def _source(path: str | None, module: str | None, walled: bool, files: Files) ->
 
 
 def _as_python(name: str, source: bytes) -> tuple[str, bytes, tuple[str, ...]]:
-    """Return a script's name and source as plain Python, and the lines that were left out; raises NotebookError."""
+    """Return a script's name and source as plain Python, and the lines that were left out; raises
+    NotebookError.
+    """
     if name.endswith(".ipynb"):
         source, left_out = python_of_notebook(source)
         return str(PurePosixPath(name).with_suffix(".py")), source, left_out
@@ -251,26 +299,37 @@ def _as_python(name: str, source: bytes) -> tuple[str, bytes, tuple[str, ...]]:
 def _start(name: str, source: bytes, module: str | None) -> str:
     """Return the way to start the script: FILE, MODULE or TESTS.
 
-    However the command line names a file of tests: as a script or a module, it would define them and run none.
+    However the command line names a file of tests: as a script or a module, it would define them
+    and run none.
     """
-    if TEST_FILE.fullmatch(PurePosixPath(name).name) and HAS_TESTS.search(source) and b"__main__" not in source:
+    if (
+        TEST_FILE.fullmatch(PurePosixPath(name).name)
+        and HAS_TESTS.search(source)
+        and b"__main__" not in source
+    ):
         return TESTS
     return MODULE if module else FILE
 
 
 def top_level(folder: str, module: str) -> str:
-    """Return the path of the top-level package or file of *module* in *folder*; raises UsageError."""
+    """Return the path of the top-level package or file of *module* in *folder*; raises
+    UsageError.
+    """
     if not all(part.isidentifier() for part in module.split(".")):
         raise UsageError(f"-m {module}: that is no name of a module, such as package.module")
     top = os.path.join(folder, module.split(".")[0])
     path = next((candidate for candidate in (top, f"{top}.py") if os.path.exists(candidate)), None)
     if path is None:
-        raise UsageError(f"-m {module}: {folder} holds neither a folder nor a file {os.path.basename(top)}(.py)")
+        raise UsageError(
+            f"-m {module}: {folder} holds neither a folder nor a file {os.path.basename(top)}(.py)"
+        )
     return path
 
 
 def module_file(module: str, files: dict[str, bytes]) -> str:
-    """Return the path in *files* of the module, or of its __main__.py if it is a package; raises UsageError."""
+    """Return the path in *files* of the module, or of its __main__.py if it is a package; raises
+    UsageError.
+    """
     name = module.replace(".", "/")
     for candidate in (f"{name}.py", f"{name}/__main__.py"):
         if candidate in files:
@@ -279,7 +338,8 @@ def module_file(module: str, files: dict[str, bytes]) -> str:
 
 
 def script_of_archive(path: str, files: dict[str, bytes]) -> str:
-    """Return the path of the script to run in an archive: the topmost __main__.py, else the only topmost script.
+    """Return the path of the script to run in an archive: the topmost __main__.py, else the only
+    topmost script.
 
     A conftest.py is no script.
     Raises UsageError if there is no such script, or more than one.
@@ -290,12 +350,16 @@ def script_of_archive(path: str, files: dict[str, bytes]) -> str:
     topmost = [name for name in scripts if name.count("/") == level]
     candidates = [name for name in topmost if PurePosixPath(name).name == "__main__.py"] or topmost
     if len(candidates) != 1:
-        raise UsageError(f"{path} holds {len(topmost)} scripts: name the one to run with -m PACKAGE.MODULE")
+        raise UsageError(
+            f"{path} holds {len(topmost)} scripts: name the one to run with -m PACKAGE.MODULE"
+        )
     return candidates[0]
 
 
 def _too_long(path: str) -> UsageError:
-    return UsageError(f"{path} has more than {LARGEST_SCRIPT // KIB} KiB: a reproducer is a short script")
+    return UsageError(
+        f"{path} has more than {LARGEST_SCRIPT // KIB} KiB: a reproducer is a short script"
+    )
 
 
 def _raise(error: OSError) -> None:

@@ -1,4 +1,5 @@
-"""Observation of the listings of files that a script makes. A loop over a listing without files tests nothing.
+"""Observation of the listings of files that a script makes. A loop over a listing without files
+tests nothing.
 
 ftsafety.repro.runner loads this file alone, with any Python.
 """
@@ -14,7 +15,8 @@ import time
 
 PATTERNS = ("glob.glob/2", "pathlib.Path.glob", "pathlib.Path.rglob")
 FOLDERS = ("os.walk", "os.listdir", "os.scandir")
-# Files of the standard library that ask for a listing on behalf of the script. Those of PARTS have said so before.
+# Files of the standard library that ask for a listing on behalf of the script. Those of PARTS have
+# said so before.
 HELPERS = re.compile(r"<frozen os>|.*/(?:os|glob|pathlib(?:/\w+)?)\.py")
 PARTS = re.compile(r"<frozen os>|.*/(?:os|glob)\.py")
 IDLE_SECONDS = 0.02
@@ -25,7 +27,8 @@ class Listings:
     """Hook for sys.addaudithook that records the listings of the script, whose path is *script*.
 
     Args:
-        sender: the runner's Sender, which knows the script's folder, and whether it has started a thread or forked.
+        sender: the runner's Sender, which knows the script's folder, and whether it has started a
+            thread or forked.
         shown: ftsafety.repro.exceptions.shown.
     """
 
@@ -71,16 +74,22 @@ class Listings:
         else:
             pattern, matched = self._of_folder(event, arguments[0])
         self._matched |= matched
-        name = self._shown(os.path.abspath(pattern), self._sender.folder) if pattern and not matched else ""
+        name = (
+            self._shown(os.path.abspath(pattern), self._sender.folder)
+            if pattern and not matched
+            else ""
+        )
         if name:
             self.unmatched[name] = None
             self._raced |= self._sender.raced
 
     def _of_folder(self, event: str, folder) -> tuple:
-        """Return (pattern, whether any file matches) for a listing of *folder*. The script itself does not count.
+        """Return (pattern, whether any file matches) for a listing of *folder*. The script itself
+        does not count.
 
-        The pattern is "" for an empty folder, which the script must have made. Raise OSError if the folder cannot be
-        listed and the script gets the error, too: os.walk alone then lists nothing without one.
+        The pattern is "" for an empty folder, which the script must have made. Raise OSError if the
+        folder cannot be listed and the script gets the error, too: os.walk alone then lists nothing
+        without one.
         """
         folder = os.fsdecode(folder or ".")
         missing = event == "os.walk" and not os.path.isdir(folder)

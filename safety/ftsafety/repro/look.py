@@ -12,7 +12,8 @@ from ftsafety.repro.outcome import Kind, Outcome
 
 # Addresses of objects, durations, times and builds (of sys.version), which always differ.
 VARYING = re.compile(
-    r"\b0x[0-9a-fA-F]+|\b\d+\.\d+ ?(?:m?s|seconds?)\b|\b(?:\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d(?:[.,]\d+)?\b"
+    r"\b0x[0-9a-fA-F]+|\b\d+\.\d+ ?(?:m?s|seconds?)\b|\b(?:\d{4}-\d\d-\d\d[ "
+    r"T])?\d\d:\d\d:\d\d(?:[.,]\d+)?\b"
     r"|(?: experimental)?(?: free-threading build)? \([^()\n]*, \w{3} +\d+ \d{4}, [\d:]+\)"
 )
 # The state in a line about the GIL, which differs between configurations by design.
@@ -41,10 +42,11 @@ def sound(runs: Runs) -> list[Outcome]:
 
 
 def _noticed(runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield each exception that did not count as a failure, with the number of runs that had it, by configuration.
+    """Yield each exception that did not count as a failure, with the number of runs that had it, by
+    configuration.
 
-    Exceptions with the same type and place are counted as one, even if their messages differ. Exceptions whose type and
-    place made another run fail are left out.
+    Exceptions with the same type and place are counted as one, even if their messages differ.
+    Exceptions whose type and place made another run fail are left out.
     """
     failures: set[tuple] = set()
     first: dict[tuple, str] = {}
@@ -66,12 +68,16 @@ def _noticed(runs: Mapping[str, Runs]) -> Iterator[str]:
 
 
 def _kind(text: str) -> tuple[str, str, str]:
-    """Return (how it was noticed, type, place) of an exception in `Outcome.noticed`, without its message."""
+    """Return (how it was noticed, type, place) of an exception in `Outcome.noticed`, without its
+    message.
+    """
     match = NOTICED.fullmatch(text)
     return (match[1], match[2], match[3] or "") if match else (text, "", "")
 
 
-def _output(runs: Mapping[str, Runs], name: str, lines_of: Callable[[Outcome], Lines]) -> Iterator[str]:
+def _output(
+    runs: Mapping[str, Runs], name: str, lines_of: Callable[[Outcome], Lines]
+) -> Iterator[str]:
     """Yield sentences that say how an output differs between configurations or from run to run.
 
     *name*: the output's name in the sentences. *lines_of*: returns the output's lines for one run.
@@ -95,8 +101,13 @@ def _output(runs: Mapping[str, Runs], name: str, lines_of: Callable[[Outcome], L
         different = Counter({lines: number for lines, number in counts.items() if lines != usual})
         if different:
             other = different.most_common(1)[0][0]
-            more = f"{different.total()} of {counts.total()} runs of {config} printed something else"
-            a_run, every_run = f"{_line(other, usual)} in a run of {config}", f"{_line(usual, other)} in every run"
+            more = (
+                f"{different.total()} of {counts.total()} runs of {config} printed something else"
+            )
+            a_run, every_run = (
+                f"{_line(other, usual)} in a run of {config}",
+                f"{_line(usual, other)} in every run",
+            )
             yield f"{name} differs: {a_run}, {every_run} of {', '.join(same)}; {more}."
 
 
@@ -110,12 +121,16 @@ def _of_stderr(outcome: Outcome) -> Lines:
 
 
 def _lines(text: str) -> Lines:
-    """Return the lines of *text*, sorted. "..." replaces strings that vary anyway, such as addresses and times."""
+    """Return the lines of *text*, sorted. "..." replaces strings that vary anyway, such as
+    addresses and times.
+    """
     lines = VARYING.sub("...", text).splitlines()
     return tuple(sorted(STATE.sub("...", line) if GIL.search(line) else line for line in lines))
 
 
 def _line(lines: Lines, compared: Lines) -> str:
-    """Return the first of *lines* that is not in *compared*, as Markdown code; "fewer lines" if there is none."""
+    """Return the first of *lines* that is not in *compared*, as Markdown code; "fewer lines" if
+    there is none.
+    """
     first = next((line for line in lines if line not in compared), None)
     return f"`{first[:100]}`" if first is not None else "fewer lines"

@@ -22,11 +22,13 @@ def runs_needed(failures: int, runs: int) -> int:
 
 
 def shrink_threads(campaign: Campaign, failing: Runs, threads: int, repeat: int) -> str:
-    """Find the smallest number of threads with which the script still fails; return the result as Markdown.
+    """Find the smallest number of threads with which the script still fails; return the result as
+    Markdown.
 
     Args:
         failing: the runs of a configuration in which the script failed with `threads` threads.
-        repeat: minimum number of runs, all without a failure, after which a number of threads counts as not failing.
+        repeat: minimum number of runs, all without a failure, after which a number of threads
+            counts as not failing.
     """
     # With fewer threads a race is rarer, so make at least as many runs as in the campaign.
     repeat = max(repeat, runs_needed(failing.failures, failing.counted))
@@ -44,7 +46,9 @@ def shrink_threads(campaign: Campaign, failing: Runs, threads: int, repeat: int)
         return tried[number].failures > 0
 
     # Once the campaign has stopped, nothing is tried any more.
-    bisect.bisect_left(range(1, threads), True, key=lambda number: bool(campaign.stopped) or fails(number))
+    bisect.bisect_left(
+        range(1, threads), True, key=lambda number: bool(campaign.stopped) or fails(number)
+    )
     high = min([number for number, runs in tried.items() if runs.failures], default=threads)
     low = max([number for number in tried if number < high], default=0)
     lines = [
@@ -52,8 +56,13 @@ def shrink_threads(campaign: Campaign, failing: Runs, threads: int, repeat: int)
         + (f", and was not seen to fail with {low}." if low else ".")
     ]
     for number, runs in sorted({**tried, threads: failing}.items()):
-        lines.append(f"- {number} thread{'' if number == 1 else 's'}: {runs.failures} of {runs.counted} runs failed")
-    lines.append(f"\nA number of threads counts as not failing after {repeat} runs without a failure.")
+        lines.append(
+            f"- {number} thread{'' if number == 1 else 's'}: {runs.failures} of {runs.counted} "
+            f"runs failed"
+        )
+    lines.append(
+        f"\nA number of threads counts as not failing after {repeat} runs without a failure."
+    )
     if campaign.stopped:
         lines.append(f"\nNot finished: {campaign.stopped}.")
     return "\n".join(lines)

@@ -1,4 +1,5 @@
-"""Conversion of a notebook into a Python script: its code cells in order, without IPython's magics and ! commands.
+"""Conversion of a notebook into a Python script: its code cells in order, without IPython's magics
+and ! commands.
 
 Standard library only, for Python 3.9: ftsafety.repro.arguments imports this file.
 """
@@ -13,7 +14,8 @@ from ftsafety.errors import NotebookError
 
 # Cell magics that leave the rest of the cell as Python.
 OF_PYTHON = ("%%time", "%%timeit", "%%capture", "%%prun")
-# No character fits two neighbouring parts of a pattern, so that a match takes time linear in the length of the line.
+# No character fits two neighbouring parts of a pattern, so that a match takes time linear in the
+# length of the line.
 LINE = re.compile(
     r"^(?P<indent>[ \t]*)(?:(?P<timing>%(?:time|timeit)[ \t]+)(?![-\s])(?P<statement>.+)"
     r"|(?P<magic>(?:[%!]|\w[\w, ]*=[ \t]*[%!])\S.*|[\w.]+\?\??\s*))$"
@@ -27,7 +29,9 @@ CONVERTS = re.compile(rb"^[ \t]*(?:\w[\w, ]*=[ \t]*)?get_ipython\(\)\.", re.MULT
 
 
 def python_of_notebook(source: bytes) -> tuple[bytes, tuple[str, ...]]:
-    """Return (Python source of the code cells, IPython lines that were left out); raises NotebookError."""
+    """Return (Python source of the code cells, IPython lines that were left out); raises
+    NotebookError.
+    """
     try:
         notebook = json.loads(source)
         language = notebook["metadata"].get("language_info", {}).get("name", "python")
@@ -51,7 +55,9 @@ def _text(source: object) -> str:
 
 
 def is_percent_script(source: bytes) -> bool:
-    """True if *source* is a script with IPython lines: such as `%time` below cell marks (`# %%`), or converted ones."""
+    """True if *source* is a script with IPython lines: such as `%time` below cell marks (`# %%`),
+    or converted ones.
+    """
     converted = CONVERTS.search(source) and b"import get_ipython" not in source
     return bool(converted or (MARK.search(source) and MAGIC.search(source)))
 
@@ -95,7 +101,8 @@ def _compiles(source: str) -> bool:
 
 
 def _line(line: str, pattern: re.Pattern[str], left_out: list[str]) -> str:
-    """Return *line* as Python, and add what this leaves out to *left_out*. *pattern*: LINE or CONVERTED.
+    """Return *line* as Python, and add what this leaves out to *left_out*. *pattern*: LINE or
+    CONVERTED.
 
     Removes `%time` before a statement. Replaces any other IPython line with ``pass`` and a comment.
     """

@@ -14,7 +14,8 @@ from ftsafety.repro.script import Script
 
 # Options that a report always names: they decide the outcome, and their defaults may change.
 ALWAYS_NAMED = ("threads", "repeat", "timeout")
-# Options of a command that repeats the runs, by field. Left out are --out, and options that --help hides.
+# Options of a command that repeats the runs, by field. Left out are --out, and options that --help
+# hides.
 REPEATED = {
     "module": "-m",
     "arguments": "--arg",
@@ -41,7 +42,9 @@ REPEATED = {
 
 @dataclass(frozen=True)
 class Options:
-    """Options of one command line, as ftsafety.repro.arguments describes them. Times are in seconds, sizes in MiB."""
+    """Options of one command line, as ftsafety.repro.arguments describes them. Times are in
+    seconds, sizes in MiB.
+    """
 
     script: Script
     """The script that the options name, with its files, arguments and standard input."""

@@ -30,19 +30,27 @@ class Kind(enum.StrEnum):
 
     @property
     def judged(self) -> bool:
-        """True if the run is a success or a failure. Others (a limit, a blocked run, ...) do not count."""
+        """True if the run is a success or a failure. Others (a limit, a blocked run, ...) do not
+        count.
+        """
         return self in (Kind.OK, Kind.OUTLASTED) or self.failed
 
 
 COMPUTING = "still computing at the time limit"
-"""The name in the signature of a HANG of a process tree that used the processor until the end: it may just be slow."""
+"""The name in the signature of a HANG of a process tree that used the processor until the end: it
+may just be slow.
+"""
 
 SEVERITY = (Kind.WRONG, Kind.EXCEPTION, Kind.HANG, Kind.SIGNAL)
-"""Kinds of failure, from the mildest. A run that ends with one of them cannot show a milder one later."""
+"""Kinds of failure, from the mildest. A run that ends with one of them cannot show a milder one
+later.
+"""
 
 
 class Signature(NamedTuple):
-    """Signature of a failure: kind, name and place. Failures with equal signatures are treated as the same bug."""
+    """Signature of a failure: kind, name and place. Failures with equal signatures are treated as
+    the same bug.
+    """
 
     kind: str
     what: str
@@ -52,12 +60,16 @@ class Signature(NamedTuple):
 
 
 class Blocker(NamedTuple):
-    """Reason why a run may have been blocked (ftsafety.repro.blocked): its cause, and the missing or wrong thing."""
+    """Reason why a run may have been blocked (ftsafety.repro.blocked): its cause, and the missing
+    or wrong thing.
+    """
 
     cause: str
     about: str
     ended: str = "script"
-    """The part that the cause ended: "script", or "part" for a thread or a test after which the script ran on."""
+    """The part that the cause ended: "script", or "part" for a thread or a test after which the
+    script ran on.
+    """
 
 
 MOST_MODULES, LONGEST_NAME, MOST_NOTES, LONGEST_LINE, LONGEST_TEXT = 2000, 100, 10, 1000, 1 << 20
@@ -76,7 +88,9 @@ class Outcome:
     stacks: str = ""
     """The stacks that faulthandler dumped, at a fatal signal or at the time limit."""
     modules: tuple[str, ...] = ()
-    """Top-level modules that the script has imported; empty if Python did not shut down normally."""
+    """Top-level modules that the script has imported; empty if Python did not shut down
+    normally.
+    """
     notes: tuple[str, ...] = ()
     signatures: tuple[Signature, ...] = ()
     """The signatures of all failures in the run. The first is the failure that ended the run."""
@@ -94,7 +108,12 @@ class Outcome:
         return values
 
 
-_LONGEST = {"detail": LONGEST_LINE, "stdout": LONGEST_TEXT, "stderr": LONGEST_TEXT, "stacks": LONGEST_TEXT}
+_LONGEST = {
+    "detail": LONGEST_LINE,
+    "stdout": LONGEST_TEXT,
+    "stderr": LONGEST_TEXT,
+    "stacks": LONGEST_TEXT,
+}
 FORM = {
     **dict.fromkeys(_LONGEST, str),
     "kind": str,
@@ -110,7 +129,9 @@ FORM = {
 
 
 def from_json(values: dict) -> Outcome:
-    """Return the Outcome of *values*, which `as_json` made. Cut its long strings; raises ValueError if invalid."""
+    """Return the Outcome of *values*, which `as_json` made. Cut its long strings; raises ValueError
+    if invalid.
+    """
     if not conforms(values, FORM) or not _whole(values):
         raise ValueError("not an outcome")
     blocker = [text[:LONGEST_LINE] for text in values["blocker"]]
@@ -119,7 +140,9 @@ def from_json(values: dict) -> Outcome:
         seconds=values["seconds"],
         modules=tuple(name[:LONGEST_NAME] for name in values["modules"][:MOST_MODULES]),
         notes=_lines(values["notes"]),
-        signatures=tuple(Signature(*_lines(signature)) for signature in values["signatures"][:MOST_NOTES]),
+        signatures=tuple(
+            Signature(*_lines(signature)) for signature in values["signatures"][:MOST_NOTES]
+        ),
         blocker=Blocker(*blocker) if blocker else None,
         memory=values["memory"],
         noticed=_lines(values["noticed"]),
@@ -129,9 +152,14 @@ def from_json(values: dict) -> Outcome:
 
 def _whole(values: dict) -> bool:
     parts = all(
-        len(signature) == len(Signature._fields) and signature[0] in SEVERITY for signature in values["signatures"]
+        len(signature) == len(Signature._fields) and signature[0] in SEVERITY
+        for signature in values["signatures"]
     )
-    return parts and len(values["blocker"]) in (0, len(Blocker._fields)) and values["kind"] in set(Kind)
+    return (
+        parts
+        and len(values["blocker"]) in (0, len(Blocker._fields))
+        and values["kind"] in set(Kind)
+    )
 
 
 def _lines(texts: list[str]) -> tuple[str, ...]:

@@ -1,4 +1,6 @@
-"""Installation of packages that a script requires and the twins lack: the same versions for all, where possible."""
+"""Installation of packages that a script requires and the twins lack: the same versions for all,
+where possible.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,18 @@ from ftrun.project import normalise
 from ftsafety.repro.commands import SERIES
 from ftsafety.repro.twins import LocalScripts, Twin
 
-# Each word is read once: a match starts only where a word does, and gives nothing back (*+). So the time is linear.
-NO_WHEEL = re.compile(r"(?<!\S)([A-Za-z0-9][\w.-]*+)(?:[<>=!~]\S*+)? (?:has|have) no (?:usable )?wheels")
+# Each word is read once: a match starts only where a word does, and gives nothing back (*+). So the
+# time is linear.
+NO_WHEEL = re.compile(
+    r"(?<!\S)([A-Za-z0-9][\w.-]*+)(?:[<>=!~]\S*+)? (?:has|have) no (?:usable )?wheels"
+)
 
 
 @dataclass
 class Packages:
-    """Packages that were installed for the script, and reasons why twins cannot run it. Owned by one thread."""
+    """Packages that were installed for the script, and reasons why twins cannot run it. Owned by
+    one thread.
+    """
 
     added: dict[str, dict[str, str]] = field(default_factory=dict)
     """By twin: the versions of the installed packages, by normalised name."""
@@ -44,7 +51,8 @@ def add(
     """Install packages for the twins that lack them; raises Interrupted. Skips twins in containers.
 
     Args:
-        installed: by twin, the versions of the packages that the twin has already, by normalised name.
+        installed: by twin, the versions of the packages that the twin has already, by normalised
+            name.
         work: the folder into which the packages are installed.
         cache: the folder for uv and its cache; *work* by default.
         note: called with a line of progress.
@@ -52,9 +60,14 @@ def add(
     result = Packages()
     local = {name: twin for name, twin in twins.items() if isinstance(twin, LocalScripts)}
     for name in [name for name in twins if name not in local]:
-        lacking = [requirement for requirement in requirements if absent(requirement, installed[name])]
+        lacking = [
+            requirement for requirement in requirements if absent(requirement, installed[name])
+        ]
         if lacking:
-            without = "and a container without network cannot install packages; run `./twins repro` natively"
+            without = (
+                "and a container without network cannot install packages; run `./twins "
+                "repro` natively"
+            )
             result.missing[name] = f"the script wants {', '.join(lacking)}, {without}"
     if not requirements or not local:
         return result
@@ -62,10 +75,20 @@ def add(
     folders = (work / str(number) for number in itertools.count())
 
     def put(name: str, pins: Mapping[str, str]) -> dict[str, str]:
-        """Install the packages for the twin *name*, in versions *pins*; return versions by package."""
+        """Install the packages for the twin *name*, in versions *pins*; return versions by
+        package.
+        """
         twin, folder = local[name], next(folders)
         constraints = [f"{package}=={version}" for package, version in pins.items()]
-        added = install(folder, twin.python, requirements, installed[name], cache or work, interruption, constraints)
+        added = install(
+            folder,
+            twin.python,
+            requirements,
+            installed[name],
+            cache or work,
+            interruption,
+            constraints,
+        )
         twin.overlay = str(folder)
         versions = {}
         for pin in added:
@@ -86,11 +109,12 @@ def add(
 def _installed(
     names: Iterable[str], put: Callable[[str, Mapping[str, str]], dict[str, str]]
 ) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """Install the packages for the twins, in the same versions if possible; return versions and failures by twin.
+    """Install the packages for the twins, in the same versions if possible; return versions and
+    failures by twin.
 
-    *put* installs the packages for a twin in given versions, and returns all versions. Fewer wheels fit the
-    free-threaded twin, and the others then take the same versions. If they cannot, another interpreter's versions may
-    serve all.
+    *put* installs the packages for a twin in given versions, and returns all versions. Fewer wheels
+    fit the free-threaded twin, and the others then take the same versions. If they cannot, another
+    interpreter's versions may serve all.
     """
     versions: dict[str, dict[str, str]] = {}
     reasons: dict[str, str] = {}
@@ -106,19 +130,32 @@ def _installed(
     return {name: put(name, {}) for name in versions}, reasons
 
 
-def _words(name: str, requirements: Sequence[str], why: str, cache: Path, interruption: Interruption) -> str:
-    """Return in words why packages cannot be installed for the twin *name*. *why*: the installer's error.
+def _words(
+    name: str, requirements: Sequence[str], why: str, cache: Path, interruption: Interruption
+) -> str:
+    """Return in words why packages cannot be installed for the twin *name*. *why*: the installer's
+    error.
 
-    If the error is about a missing wheel, return a short sentence about this wheel, else *why* itself.
+    If the error is about a missing wheel, return a short sentence about this wheel, else *why*
+    itself.
     """
     match = NO_WHEEL.search(why)
     if match is None:
         return why
     package, suffix = match[1], "t" if name != "gil" else ""
-    version = f"{sys.version_info.major}.{sys.version_info.minor}{suffix}" if name in ("ft", "gil") else name
+    version = (
+        f"{sys.version_info.major}.{sys.version_info.minor}{suffix}"
+        if name in ("ft", "gil")
+        else name
+    )
     words = f"no wheel of {package} for {version}"
     requirement = next(
-        (line for line in requirements if re.match(rf"{re.escape(package)}\b", line, re.IGNORECASE)), package
+        (
+            line
+            for line in requirements
+            if re.match(rf"{re.escape(package)}\b", line, re.IGNORECASE)
+        ),
+        package,
     )
     later = SERIES[-1] + suffix
     if later != version and has_wheel(requirement, SERIES[-1], bool(suffix), cache, interruption):
@@ -135,6 +172,8 @@ def differences(versions: Mapping[str, Mapping[str, str]]) -> str:
             if name in packages:
                 by_version.setdefault(packages[name], []).append(twin)
         if len(by_version) > 1:
-            twins_of_versions = [f"{version} ({', '.join(twins)})" for version, twins in by_version.items()]
+            twins_of_versions = [
+                f"{version} ({', '.join(twins)})" for version, twins in by_version.items()
+            ]
             words.append(f"{name} {', '.join(twins_of_versions)}")
     return "; ".join(words)

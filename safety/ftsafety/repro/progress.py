@@ -13,7 +13,9 @@ from ftsafety.repro.outcome import Kind, Outcome
 
 
 class Progress:
-    """Printer of progress: one changing line on a terminal, elsewhere a line for each run. Owned by one thread."""
+    """Printer of progress: one changing line on a terminal, elsewhere a line for each run. Owned by
+    one thread.
+    """
 
     def __init__(self, stream=None):
         self._stream = stream or sys.stderr
@@ -23,12 +25,18 @@ class Progress:
         self._title = None
 
     def note(self, text: str) -> None:
-        """Print a line that stays. Line breaks become spaces, so that a script cannot imitate a message of repro."""
+        """Print a line that stays. Line breaks become spaces, so that a script cannot imitate a
+        message of repro.
+        """
         self.close()
         self._write(one_line(text) + "\n")
 
-    def update(self, title: str, done: int, rounds: int, config: str, outcome: Outcome | None) -> None:
-        """Show the start (*outcome* is None) or end of a run in *config*, after *done* of all *rounds*."""
+    def update(
+        self, title: str, done: int, rounds: int, config: str, outcome: Outcome | None
+    ) -> None:
+        """Show the start (*outcome* is None) or end of a run in *config*, after *done* of all
+        *rounds*.
+        """
         if title != self._title:
             self._title, self._counts = title, {}
         if outcome is not None:
@@ -37,13 +45,16 @@ class Progress:
         start = f"{terminal(title)}{' ' if title else ''}"
         if self._terminal:
             text = f"{start}{done} of {rounds} rounds, {elapsed // 60}:{elapsed % 60:02}  "
-            text += "  ".join(f"{name}: {_tally(counts)}" for name, counts in sorted(self._counts.items()))
+            text += "  ".join(
+                f"{name}: {_tally(counts)}" for name, counts in sorted(self._counts.items())
+            )
             running = "" if outcome else f"  running {config}"
             self._write("\r\x1b[K" + (text + running)[: shutil.get_terminal_size().columns - 1])
         elif outcome is not None:
             detail = f" ({one_line(outcome.detail)[:100]})" if outcome.detail else ""
             self._write(
-                f"{start}round {done + 1} of {rounds}, {config}: {outcome.kind}{detail}, {outcome.seconds:.1f} s\n"
+                f"{start}round {done + 1} of {rounds}, {config}: {outcome.kind}{detail}, "
+                f"{outcome.seconds:.1f} s\n"
             )
 
     def close(self) -> None:

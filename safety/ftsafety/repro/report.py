@@ -41,20 +41,27 @@ def one_line(text: str) -> str:
 
 
 def table(runs: Mapping[str, Runs]) -> str:
-    """Return a Markdown table with a row for each configuration: number of runs for each outcome, and failure rate."""
+    """Return a Markdown table with a row for each configuration: number of runs for each outcome,
+    and failure rate.
+    """
     kinds = {outcome.kind for outcome in every_outcome(runs)}
     present = [kind for kind in Kind if kind == Kind.OK or kind in kinds]
     rows = [["configuration", "runs", *present, "failure rate (95% interval)"]]
     for config, config_runs in runs.items():
         counts = Counter(outcome.kind for outcome in config_runs.outcomes)
-        numbers = [str(number) for number in (len(config_runs.outcomes), *(counts[kind] for kind in present))]
+        numbers = [
+            str(number)
+            for number in (len(config_runs.outcomes), *(counts[kind] for kind in present))
+        ]
         rows.append([f"`{config}`", *numbers, rate(config_runs.failures, config_runs.counted)])
     rows.insert(1, ["---", *["---:"] * (len(rows[0]) - 1)])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 def details(runs: Mapping[str, Runs]) -> str:
-    """Return a Markdown list of the most frequent failures and notes of each configuration, with their counts."""
+    """Return a Markdown list of the most frequent failures and notes of each configuration, with
+    their counts.
+    """
     lines = []
     for config, config_runs in runs.items():
         failures: Counter[str] = Counter()
@@ -65,15 +72,22 @@ def details(runs: Mapping[str, Runs]) -> str:
                 failures[f"{outcome.kind}: {one_line(outcome.detail)}"] += 1
             signatures.update(signatures_of(outcome))
             notes.update(outcome.notes)
-        places = [(signature, number) for signature, number in signatures.most_common() if signature.place]
+        places = [
+            (signature, number) for signature, number in signatures.most_common() if signature.place
+        ]
         lines += [f"- `{config}`: {number} x {words}" for words, number in failures.most_common(5)]
-        lines += [f"  - {number} x {one_line(named(signature))}" for signature, number in places[:5]]
-        lines += [f"- `{config}`: {number} x {one_line(note)}" for note, number in notes.most_common(3)]
+        lines += [
+            f"  - {number} x {one_line(named(signature))}" for signature, number in places[:5]
+        ]
+        lines += [
+            f"- `{config}`: {number} x {one_line(note)}" for note, number in notes.most_common(3)
+        ]
     return "\n".join(lines)
 
 
 def measured(runs: Mapping[str, Runs]) -> str:
-    """Return Markdown on the successful runs: median time and memory by configuration, then one output of each.
+    """Return Markdown on the successful runs: median time and memory by configuration, then one
+    output of each.
 
     Return "" if no run succeeded.
     """
@@ -94,14 +108,20 @@ def measured(runs: Mapping[str, Runs]) -> str:
     parts = ["\n".join(rows), "Medians of the runs that did not fail."]
     for output, configs in configs_of_outputs.items():
         if output:
-            parts += [f"Standard output of the first of these in {', '.join(configs)}:", fenced(output, "text")]
+            parts += [
+                f"Standard output of the first of these in {', '.join(configs)}:",
+                fenced(output, "text"),
+            ]
     return "\n\n".join(parts)
 
 
 def first_failure(config: str, number: int, outcome: Outcome) -> str:
     """Return the report's section on the first failure: its stacks, stderr and stdout."""
     where = f" on {one_line(outcome.node)}" if outcome.node else ""
-    parts = [f"## First failure: `{config}`, run {number}{where}: {outcome.kind}", one_line(outcome.detail)]
+    parts = [
+        f"## First failure: `{config}`, run {number}{where}: {outcome.kind}",
+        one_line(outcome.detail),
+    ]
     if outcome.stacks.strip():
         # Where the script itself goes on, a child process of it was killed by a signal.
         when = "at the time limit" if outcome.kind == Kind.HANG else "at the signal"
@@ -114,7 +134,9 @@ def first_failure(config: str, number: int, outcome: Outcome) -> str:
 
 
 def nodes(runs: Mapping[str, Runs], processors: Mapping[str, str]) -> str:
-    """Return Markdown about the nodes of a cluster: how many runs each has made, and how many failed in each way."""
+    """Return Markdown about the nodes of a cluster: how many runs each has made, and how many
+    failed in each way.
+    """
     totals = Counter(outcome.node for outcome in every_outcome(runs))
     failed: dict[str, Counter[str]] = {}
     for config, config_runs in runs.items():
@@ -124,18 +146,29 @@ def nodes(runs: Mapping[str, Runs], processors: Mapping[str, str]) -> str:
     rows = ["| node | processor | runs | failures |", "|---|---|---:|---|"]
     order = sorted(totals, key=lambda name: (-failed.get(name, Counter()).total(), name))
     for name in order[:MOST_NODES]:
-        ways = "; ".join(f"{number} x `{way}`" for way, number in failed.get(name, Counter()).most_common()) or "none"
-        rows.append(f"| {one_line(name)} | {one_line(processors[name])} | {totals[name]} | {ways} |")
+        ways = (
+            "; ".join(
+                f"{number} x `{way}`" for way, number in failed.get(name, Counter()).most_common()
+            )
+            or "none"
+        )
+        rows.append(
+            f"| {one_line(name)} | {one_line(processors[name])} | {totals[name]} | {ways} |"
+        )
     parts = ["\n".join(rows)]
     if len(order) > MOST_NODES:
         parts.append(f"And {len(order) - MOST_NODES} more nodes.")
     return "\n\n".join(parts)
 
 
-def chosen_failure(runs: Mapping[str, Runs], finding: FailureCounts | None = None) -> tuple[str, int, Outcome] | None:
-    """Return the failure to show, as (configuration, number of the run from 1, outcome), or None if no run failed.
+def chosen_failure(
+    runs: Mapping[str, Runs], finding: FailureCounts | None = None
+) -> tuple[str, int, Outcome] | None:
+    """Return the failure to show, as (configuration, number of the run from 1, outcome), or None if
+    no run failed.
 
-    Failures without the GIL are preferred. If *finding* has a signature, only failures with this signature count.
+    Failures without the GIL are preferred. If *finding* has a signature, only failures with this
+    signature count.
     """
     signature = finding.signature if finding else None
     for config in reversed([config for config in (*CONFIGURATIONS, *runs) if config in runs]):
@@ -149,9 +182,13 @@ _distributions = functools.cache(importlib.metadata.packages_distributions)
 
 
 def packages_that_ran(
-    descriptions: Mapping[str, dict], runs: Mapping[str, Runs], added: Mapping[str, Mapping[str, str]]
+    descriptions: Mapping[str, dict],
+    runs: Mapping[str, Runs],
+    added: Mapping[str, Mapping[str, str]],
 ) -> dict[str, dict[str, str]]:
-    """Return, by twin, the versions of the packages that the script imported or that were *added* for it."""
+    """Return, by twin, the versions of the packages that the script imported or that were *added*
+    for it.
+    """
     owners = _distributions()  # both twins have the packages of this process
     # Modules of all configurations, since a run that crashed reports none.
     modules: set[str] = set()
@@ -159,18 +196,23 @@ def packages_that_ran(
         modules.update(outcome.modules)
     versions = {}
     for twin, described in descriptions.items():
-        # The modules of an added distribution are not known here, so all of these count as imported.
+        # The modules of an added distribution are not known here, so all of these count as
+        # imported.
         extra = added.get(twin, {})
         names = set(map(normalise, modules))
         for module in modules:
             names.update(map(normalise, owners.get(module, ())))
         installed = {**described["packages"], **extra}
-        versions[twin] = {name: installed[name] for name in sorted({*names, *extra}) if name in installed}
+        versions[twin] = {
+            name: installed[name] for name in sorted({*names, *extra}) if name in installed
+        }
     return versions
 
 
 def interpreter(described: dict) -> str:
-    """Return an interpreter's description as text: version, number of upstream fixes added to it, build, compiler."""
+    """Return an interpreter's description as text: version, number of upstream fixes added to it,
+    build, compiler.
+    """
     python = described["interpreter"]
     fixes = python.get("upstream_fixes", 0)
     patched = f" with {fixes} upstream fixes" if fixes else ""
@@ -183,8 +225,13 @@ def environment(
     walls: bool,
     added: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> str:
-    """Return a Markdown list: interpreters, imported packages, machine. *walls*: True if containers ran the script."""
-    lines = [f"- {twin}: {one_line(interpreter(description))}" for twin, description in descriptions.items()]
+    """Return a Markdown list: interpreters, imported packages, machine. *walls*: True if containers
+    ran the script.
+    """
+    lines = [
+        f"- {twin}: {one_line(interpreter(description))}"
+        for twin, description in descriptions.items()
+    ]
     description = next(iter(descriptions.values()))
     ran = packages_that_ran(descriptions, runs, added)
     twins_of_packages: dict[str, list[str]] = {}
@@ -226,10 +273,15 @@ def render(
         sections: further sections, as (title, Markdown).
         more: further remarks on the verdict.
     """
-    parts = [f"# Reproducer: `{terminal(script.title.replace('`', ''))}`", f"**{markdown(sentence(verdict, runs))}**"]
+    parts = [
+        f"# Reproducer: `{terminal(script.title.replace('`', ''))}`",
+        f"**{markdown(sentence(verdict, runs))}**",
+    ]
     sentences = [*remarks(verdict, runs), *others(runs), *more]
     if script.left_out:
-        sentences.append(f"Left out, since only IPython understands it: {'; '.join(script.left_out)}.")
+        sentences.append(
+            f"Left out, since only IPython understands it: {'; '.join(script.left_out)}."
+        )
     if sentences:
         parts.append("\n".join(f"- {one_line(words)}" for words in sentences))
     parts.append(table(runs))

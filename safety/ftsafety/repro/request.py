@@ -1,4 +1,6 @@
-"""The request for one run of a script: carried out by an interpreter here, or sent to a server as JSON."""
+"""The request for one run of a script: carried out by an interpreter here, or sent to a server as
+JSON.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,11 @@ MIB = 1024 * 1024
 class Limits:
     """Limits of one run, for all of its processes together.
 
-    ftsafety.repro.watch measures the whole process tree. Of the kernel's limits for single processes, only
-    RLIMIT_FSIZE is used:
+    ftsafety.repro.watch measures the whole process tree. Of the kernel's limits for single
+    processes, only RLIMIT_FSIZE is used:
 
-    - RLIMIT_DATA and RLIMIT_AS count addresses. A free-threaded build reserves far more of them than it uses: 64 MiB
-      or more for each thread. So a script would fail in that build only.
+    - RLIMIT_DATA and RLIMIT_AS count addresses. A free-threaded build reserves far more of them
+      than it uses: 64 MiB or more for each thread. So a script would fail in that build only.
     - RLIMIT_NPROC counts all processes of the user, and does not bind root.
     """
 
@@ -42,15 +44,21 @@ class Request:
     threads: int
     limits: Limits
     force_off: bool = False
-    """True to set PYTHON_GIL=0 in the configuration ft. If False, an import can turn the GIL on, which is reported."""
+    """True to set PYTHON_GIL=0 in the configuration ft. If False, an import can turn the GIL on,
+    which is reported.
+    """
 
     def as_json(self) -> dict:
         return {**vars(self), "script": self.script.as_json(), "limits": asdict(self.limits)}
 
     @classmethod
     def from_json(cls, values: dict) -> Request:
-        """Return the request from the result of `as_json`; raises KeyError, TypeError or ValueError if invalid."""
+        """Return the request from the result of `as_json`; raises KeyError, TypeError or ValueError
+        if invalid.
+        """
         if values["config"] not in CONFIGURATIONS:
             raise ValueError(f"unknown configuration {values['config']!r}")
         script, limits = Script.from_json(values["script"]), Limits(**values["limits"])
-        return cls(values["config"], script, int(values["threads"]), limits, bool(values["force_off"]))
+        return cls(
+            values["config"], script, int(values["threads"]), limits, bool(values["force_off"])
+        )

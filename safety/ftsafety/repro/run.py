@@ -24,19 +24,28 @@ from ftsafety.repro.watch import watch
 # The caller's variables that a script sees: those a Python needs to run, and nothing secret.
 PASSED_ON = ("PATH", "LANG", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
 PASSED_ON_PREFIXES = ("LC_", "OMP_", "MKL_", "OPENBLAS_", "NVIDIA_")
-# A script that lists files is observed by an audit hook. Others are not: it takes time, and moves what is allocated.
+# A script that lists files is observed by an audit hook. Others are not: it takes time, and moves
+# what is allocated.
 LISTS = re.compile(rb"\b(?:[ir]?glob|listdir|scandir|iterdir|walk)\b")
-# The folders that users other than root can write to in a container whose root file system is read-only.
+# The folders that users other than root can write to in a container whose root file system is
+# read-only.
 SHARED = ("/tmp", "/dev/shm", "/dev/mqueue")
 SECONDS = 45.0
-# `kill -9 -1` reaches all processes of the user at once, except itself, so no process can escape it by forking.
+# `kill -9 -1` reaches all processes of the user at once, except itself, so no process can escape it
+# by forking.
 DELETE = 'kill -9 -1; chmod -R u+rwX "$@"; find "$@" -mindepth 1 -delete; ipcrm --all'
 
 
-def environment(python: str, request: Request, scratch: Path, overlay: str | None = None) -> dict[str, str]:
-    """Return a run's environment variables. The folder *overlay* (see `run`) goes onto PYTHONPATH."""
+def environment(
+    python: str, request: Request, scratch: Path, overlay: str | None = None
+) -> dict[str, str]:
+    """Return a run's environment variables. The folder *overlay* (see `run`) goes onto
+    PYTHONPATH.
+    """
     kept = {
-        name: value for name, value in os.environ.items() if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)
+        name: value
+        for name, value in os.environ.items()
+        if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)
     }
     variables = child_environment(None, kept)
     # A script that starts "python3" gets the Python that runs it, not that of the driver.
@@ -47,7 +56,9 @@ def environment(python: str, request: Request, scratch: Path, overlay: str | Non
         if forced is not None:
             variables["PYTHON_GIL"] = forced
     if overlay:
-        variables["PYTHONPATH"] = os.pathsep.join(filter(None, [overlay, variables.get("PYTHONPATH")]))
+        variables["PYTHONPATH"] = os.pathsep.join(
+            filter(None, [overlay, variables.get("PYTHONPATH")])
+        )
     home, temporary = str(scratch / "home"), str(scratch / "tmp")
     return {
         **variables,
@@ -64,13 +75,22 @@ def environment(python: str, request: Request, scratch: Path, overlay: str | Non
     }
 
 
-def run(python: str, request: Request, others: Watch, user: int | None = None, overlay: str | None = None) -> Outcome:
-    """Run a script once with *python*; remove the run's processes and scratch folder; return the outcome.
+def run(
+    python: str,
+    request: Request,
+    others: Watch,
+    user: int | None = None,
+    overlay: str | None = None,
+) -> Outcome:
+    """Run a script once with *python*; remove the run's processes and scratch folder; return the
+    outcome.
 
     Args:
-        others: file descriptors to watch, with a callback each; a callback that returns True ends the run.
-        user: the user id that the script runs under; nothing else in this container may use it. All files of this user
-            are deleted afterwards. Without a user id, files outside of the scratch folder remain.
+        others: file descriptors to watch, with a callback each; a callback that returns True ends
+            the run.
+        user: the user id that the script runs under; nothing else in this container may use it. All
+            files of this user are deleted afterwards. Without a user id, files outside of the
+            scratch folder remain.
         overlay: a folder of packages that Python finds before the twin's own packages.
 
     Raises:
@@ -83,9 +103,13 @@ def run(python: str, request: Request, others: Watch, user: int | None = None, o
             scratch.chmod(0o755)
         for folder in ("script", "home", "tmp"):
             (scratch / folder).mkdir()
-            (scratch / folder).chmod(0o777)  # for the script's user; others do not get into the scratch folder
+            # for the script's user; others do not get into the scratch folder
+            (scratch / folder).chmod(0o777)
         script, home, limits = request.script, scratch / "script", request.limits
-        sources = [script.source, *(content for name, content in script.files if name.endswith(".py"))]
+        sources = [
+            script.source,
+            *(content for name, content in script.files if name.endswith(".py")),
+        ]
 
         def command(status: int, stacks: int) -> list[str]:
             specification = {
@@ -119,7 +143,9 @@ def run(python: str, request: Request, others: Watch, user: int | None = None, o
 
 
 def _write(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
-    """Write files into *folder*. The files, and the folders made for them, are read-only for the script."""
+    """Write files into *folder*. The files, and the folders made for them, are read-only for the
+    script.
+    """
     parents: set[Path] = set()
     for name, content in files:
         path = folder / name
@@ -145,10 +171,11 @@ def _remove(directory: Path) -> None:
 
 
 def clear(user: int, scratch: Path) -> None:
-    """Kill the processes of `user`; delete the scratch folder, the user's System V IPC objects and files in SHARED.
+    """Kill the processes of `user`; delete the scratch folder, the user's System V IPC objects and
+    files in SHARED.
 
-    This process cannot access the user's folders, so a helper process under the user's id deletes them. Raises OSError
-    if something remains.
+    This process cannot access the user's folders, so a helper process under the user's id deletes
+    them. Raises OSError if something remains.
     """
     try:
         subprocess.run(
@@ -169,8 +196,16 @@ def clear(user: int, scratch: Path) -> None:
     left: list[str] = []
     for folder in SHARED:
         left += [f"{folder}/{name}" for name in os.listdir(folder)]
-    left += [path for path in ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg") if _entries(path)]
-    left += [f"process {pid}" for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _lives(pid, user)]
+    left += [
+        path
+        for path in ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg")
+        if _entries(path)
+    ]
+    left += [
+        f"process {pid}"
+        for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
+        if _lives(pid, user)
+    ]
     if left:
         raise OSError(f"the script has left what cannot be deleted: {left[0]}")
 

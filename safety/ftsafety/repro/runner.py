@@ -1,4 +1,5 @@
-"""Program that runs the script as ``__main__``. ftsafety.repro.run starts this file alone, with any Python.
+"""Program that runs the script as ``__main__``. ftsafety.repro.run starts this file alone, with any
+Python.
 
     runner.py SPECIFICATION        (one JSON object)
 
@@ -7,10 +8,12 @@ faulthandler writes stacks into one pipe. A second pipe gets messages, one JSON 
 - at the start of the script;
 - for each exception that ended the script or one of its threads;
 - for each future's exception that the script never read;
-- at the end: the GIL's state, the imported modules, the peak memory, whether the script has started a thread or forked,
-  whether it has asked for input when there was none, and the patterns for files that no file matched.
+- at the end: the GIL's state, the imported modules, the peak memory, whether the script has started
+  a thread or forked, whether it has asked for input when there was none, and the patterns for files
+  that no file matched.
 
-The script gets a fresh module ``__main__``, its own folder first on ``sys.path``, and its arguments.
+The script gets a fresh module ``__main__``, its own folder first on ``sys.path``, and its
+arguments.
 """
 
 import _thread
@@ -39,7 +42,9 @@ PYTEST = ("-q", *(f"-pno:{plugin}" for plugin in WITHOUT))
 
 
 def neighbour(name: str) -> types.SimpleNamespace:
-    """Return a module beside this one. It is not imported: the script would find our modules on the path, too."""
+    """Return a module beside this one. It is not imported: the script would find our modules on the
+    path, too.
+    """
     return types.SimpleNamespace(**runpy.run_path(os.path.join(os.path.dirname(__file__), name)))
 
 
@@ -65,7 +70,9 @@ def main() -> None:
     watch_threads(sender)
     watch_stdin(sender)
     if request["lists"]:
-        sender.listings = neighbour("listings.py").Listings(request["script"], sender, exceptions.shown)
+        sender.listings = neighbour("listings.py").Listings(
+            request["script"], sender, exceptions.shown
+        )
         sys.addaudithook(sender.listings)
     sender.begin()
     try:
@@ -103,7 +110,9 @@ def run_file(path: str, _module: str, arguments: list, _sender) -> None:
 
 
 def compiled(source: bytes, path: str) -> types.CodeType:
-    """Return the script's code: a coroutine's if it awaits outside of functions, as notebooks and the REPL may."""
+    """Return the script's code: a coroutine's if it awaits outside of functions, as notebooks and
+    the REPL may.
+    """
     try:
         return compile(source, path, "exec", dont_inherit=True)
     except SyntaxError:
@@ -126,7 +135,8 @@ def run_tests(path: str, _module: str, arguments: list, sender) -> None:
     sys.argv[:] = ["pytest", path, *arguments]
     sys.path.insert(0, os.path.dirname(path))
     settings = os.path.join(sender.folder, "pytest.ini")
-    # Without these, pytest would look for settings and a conftest.py above the folder, such as in /tmp.
+    # Without these, pytest would look for settings and a conftest.py above the folder, such as in
+    # /tmp.
     options = ["--rootdir", sender.folder, "--confcutdir", sender.folder]
     options += ["-c", settings if os.path.exists(settings) else os.devnull]
     tests = Tests(sender)
@@ -142,7 +152,9 @@ START = {"file": run_file, "module": run_module, "tests": run_tests}
 
 
 def why_skipped(reason: str) -> tuple:
-    """Return (cause, detail) for a skipped test: ("module", name) if a module is missing, else ("tests", reason)."""
+    """Return (cause, detail) for a skipped test: ("module", name) if a module is missing, else
+    ("tests", reason).
+    """
     missing = re.match(r"Skipped: could not import '(\w+)", reason)
     if missing and importlib.machinery.PathFinder.find_spec(missing[1]) is None:
         return "module", missing[1]
@@ -150,7 +162,9 @@ def why_skipped(reason: str) -> tuple:
 
 
 class Tests:
-    """Plugin for pytest that sends the exceptions of failed tests to *sender*. `ran`: True once any test has run."""
+    """Plugin for pytest that sends the exceptions of failed tests to *sender*. `ran`: True once any
+    test has run.
+    """
 
     def __init__(self, sender):
         self._sender = sender
@@ -158,7 +172,9 @@ class Tests:
 
     def pytest_runtest_logreport(self, report):
         # A test that fails as it is expected to has run, but counts as skipped.
-        self.ran |= report.failed or (report.when == "call" and (report.passed or hasattr(report, "wasxfail")))
+        self.ran |= report.failed or (
+            report.when == "call" and (report.passed or hasattr(report, "wasxfail"))
+        )
         if report.skipped and isinstance(report.longrepr, tuple):
             self.skipped = self.skipped or str(report.longrepr[2])
 
@@ -168,7 +184,8 @@ class Tests:
         if call.excinfo is None:
             return
         error = call.excinfo.value
-        if call.when == "collect":  # the file cannot be imported, which pytest says by an exception of its own
+        if call.when == "collect":
+            # the file cannot be imported, which pytest says by an exception of its own
             self._sender.exception(error.__cause__ or error, None)
         else:  # the other tests run on
             self._sender.exception(error, node.name)
@@ -185,7 +202,8 @@ class Sender:
         """True once the script has read from standard input although that is empty."""
         self.listings: Any = None
         """The hook that records listings of files; None if the script's source mentions none."""
-        self.cause: tuple = ()  # (cause, detail) that is known before the exception that ends the script
+        # (cause, detail) that is known before the exception that ends the script
+        self.cause: tuple = ()
         self._pipe, self._owner, self._left = pipe, os.getpid(), MOST_MESSAGES
         self._gil = getattr(sys, "_is_gil_enabled", lambda: True)
         self._before: set = set()
@@ -199,7 +217,8 @@ class Sender:
                 os.write(self._pipe, json.dumps(message).encode() + b"\n")
 
     def begin(self) -> None:
-        # Registered first, so called last: after the threads were joined and the script's own handlers ran.
+        # Registered first, so called last: after the threads were joined and the script's own
+        # handlers ran.
         atexit.register(self.end)
         threading.excepthook = self.in_thread
         self._before = top_level()
@@ -214,7 +233,10 @@ class Sender:
         modules = sorted(top_level() - self._before)[:2000]
         observations = {"raced": self.raced, "asked": self.asked, "idle": False, "unmatched": []}
         if self.listings is not None:
-            observations |= {"idle": self.listings.idle(), "unmatched": [*self.listings.unmatched][:MOST_MESSAGES]}
+            observations |= {
+                "idle": self.listings.idle(),
+                "unmatched": [*self.listings.unmatched][:MOST_MESSAGES],
+            }
         self.say(end=True, gil=self._gil(), modules=modules, memory=peak_memory(), **observations)
 
     def in_thread(self, arguments, /) -> None:
@@ -224,10 +246,19 @@ class Sender:
         threading.__excepthook__(arguments)
 
     def exception(self, error, thread) -> None:
-        """Report an exception. *thread*: name of the thread or test that it ended; None if it ended the script."""
+        """Report an exception. *thread*: name of the thread or test that it ended; None if it ended
+        the script.
+        """
         cause, about = self.cause or exceptions.cause_of(error, self.folder, self.raced)
         place, text = exceptions.place_of(error, self.folder), exceptions.describe(error)
-        self.say(kind=type(error).__name__, exception=text, thread=thread, place=place, cause=cause, what=about)
+        self.say(
+            kind=type(error).__name__,
+            exception=text,
+            thread=thread,
+            place=place,
+            cause=cause,
+            what=about,
+        )
 
     def future(self, error) -> list:
         """Record that a future failed with *error*; return the record, a list [False, description].
@@ -255,7 +286,12 @@ def watch_threads(sender: Sender) -> None:
         return start
 
     for module in (threading, _thread):
-        for name in ("_start_new_thread", "_start_joinable_thread", "start_new_thread", "start_joinable_thread"):
+        for name in (
+            "_start_new_thread",
+            "_start_joinable_thread",
+            "start_new_thread",
+            "start_joinable_thread",
+        ):
             if hasattr(module, name):
                 originals.append((module, name, getattr(module, name)))
                 setattr(module, name, watched(getattr(module, name)))
@@ -263,7 +299,9 @@ def watch_threads(sender: Sender) -> None:
 
 
 def watch_stdin(sender: Sender) -> None:
-    """Set `sender.asked` when the script reads from an empty standard input, whose end it may take for an answer."""
+    """Set `sender.asked` when the script reads from an empty standard input, whose end it may take
+    for an answer.
+    """
     if sys.stdin is None or os.fstat(0).st_size:
         return
 
@@ -282,10 +320,14 @@ def watch_stdin(sender: Sender) -> None:
 
 
 def watch_futures(sender: Sender) -> None:
-    """Once the script imports concurrent.futures, record each future's exception, and whether the script reads it."""
+    """Once the script imports concurrent.futures, record each future's exception, and whether the
+    script reads it.
+    """
 
     class Exceptions:
-        """Descriptor in place of Future._exception, since wrapping Future.result would add a frame to tracebacks."""
+        """Descriptor in place of Future._exception, since wrapping Future.result would add a frame
+        to tracebacks.
+        """
 
         def __get__(self, future, owner=None):
             if future is None:
@@ -325,7 +367,9 @@ def peak_memory() -> int:
 
 
 def die_first() -> None:
-    """Make this process the first that the kernel kills if memory runs out, so that the supervisor survives."""
+    """Make this process the first that the kernel kills if memory runs out, so that the supervisor
+    survives.
+    """
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write("1000")
 

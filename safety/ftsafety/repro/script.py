@@ -1,4 +1,6 @@
-"""The script under test: its source, further files and the way to start it. Can be converted to and from JSON."""
+"""The script under test: its source, further files and the way to start it. Can be converted to and
+from JSON.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class Script:
     """The path on the command line; empty for standard input."""
     how: str = FILE
     files: tuple[tuple[str, bytes], ...] = ()
-    """Path and content of each further file in the folder. The script can read these files, but not write to them."""
+    """Path and content of each further file in the folder. The script can read these files, but not
+    write to them.
+    """
     arguments: tuple[str, ...] = ()
     stdin: bytes = b""
     left_out: tuple[str, ...] = ()
@@ -42,12 +46,16 @@ class Script:
 
     @property
     def title(self) -> str:
-        """The name for headings: the name of the given file, which may be a notebook or an archive."""
+        """The name for headings: the name of the given file, which may be a notebook or an
+        archive.
+        """
         return PurePosixPath(self.path).name or self.name
 
     @property
     def argument(self) -> str:
-        """The script as an argument in a shell command: `path`, or `name` for a script from standard input."""
+        """The script as an argument in a shell command: `path`, or `name` for a script from
+        standard input.
+        """
         return shell_path(self.path or self.name)
 
     def as_json(self) -> dict:
@@ -63,10 +71,14 @@ class Script:
 
     @classmethod
     def from_json(cls, values: dict) -> Script:
-        """Return the script from the result of `as_json`; raises KeyError, TypeError or ValueError if invalid."""
+        """Return the script from the result of `as_json`; raises KeyError, TypeError or ValueError
+        if invalid.
+        """
         if values["how"] not in (FILE, MODULE, TESTS):
             raise ValueError(f"a script is not started as {values['how']!r}")
-        files = tuple((relative(name), base64.b64decode(content)) for name, content in values["files"])
+        files = tuple(
+            (relative(name), base64.b64decode(content)) for name, content in values["files"]
+        )
         return cls(
             relative(values["name"]),
             base64.b64decode(values["source"]),
@@ -78,21 +90,34 @@ class Script:
 
 
 def relative(name: str) -> str:
-    """Return the relative path *name*, normalised. ValueError if the path is too long or leads out of its folder."""
+    """Return the relative path *name*, normalised. ValueError if the path is too long or leads out
+    of its folder.
+    """
     if len(name) > LONGEST_PATH:
         raise ValueError(f"{name[:100]!r}... is too long for a path")
     path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or not path.parts or "\\" in name or not name.isprintable():
+    if (
+        path.is_absolute()
+        or ".." in path.parts
+        or not path.parts
+        or "\\" in name
+        or not name.isprintable()
+    ):
         raise ValueError(f"{name!r} is no path within a folder")
-    if len(name.encode()) > LONGEST_PATH or any(len(part.encode()) > LONGEST_NAME for part in path.parts):
+    if len(name.encode()) > LONGEST_PATH or any(
+        len(part.encode()) > LONGEST_NAME for part in path.parts
+    ):
         raise ValueError(f"{name[:100]!r}... is too long for a path")
     return str(path)
 
 
 def shell_path(path: str) -> str:
-    """Return *path* quoted for a shell, with ~ for the home folder. A path like "-x" is not mistaken for an option."""
+    """Return *path* quoted for a shell, with ~ for the home folder. A path like "-x" is not
+    mistaken for an option.
+    """
     home = os.path.join(os.path.expanduser("~"), "")
-    if path.startswith(home) and len(home) > 2:  # a report is for others, whom the home does not concern
+    if path.startswith(home) and len(home) > 2:
+        # a report is for others, whom the home does not concern
         return "~/" + shlex.quote(path[len(home) :])
     return shlex.quote(f"./{path}" if path.startswith("-") else path)
 

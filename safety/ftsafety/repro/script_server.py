@@ -1,8 +1,8 @@
 """``python -m ftsafety.repro.script_server``: run scripts for a `repro` in another container.
 
-The container has one twin, but no network, no files of the host, no other scripts and no report. With --user, the
-script runs under a user id of its own, so that it cannot signal, trace or read the server. All files and processes of
-a run are then removed before the next run.
+The container has one twin, but no network, no files of the host, no other scripts and no report.
+With --user, the script runs under a user id of its own, so that it cannot signal, trace or read the
+server. All files and processes of a run are then removed before the next run.
 """
 
 from __future__ import annotations
@@ -25,12 +25,16 @@ in which nothing else runs under it.
 
 
 def answer(request: dict, watch: Watch, user: int | None = None) -> dict:
-    """Return the answer to one request; raises ftrun.errors.Stopped if a callback of *watch* returns True."""
+    """Return the answer to one request; raises ftrun.errors.Stopped if a callback of *watch*
+    returns True.
+    """
     try:
         if request["op"] == "describe":
             return {"result": environment.describe()}
         if request["op"] == "reproduce":
-            return {"result": run(sys.executable, Request.from_json(request), watch, user).as_json()}
+            return {
+                "result": run(sys.executable, Request.from_json(request), watch, user).as_json()
+            }
     except (KeyError, TypeError, ValueError) as error:
         return {"error": f"not a request of this version: {type(error).__name__}: {error}"}
     except OSError as error:
@@ -55,7 +59,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--user", type=int)
     options, rest = parser.parse_known_args(arguments)
     make = functools.partial(ScriptServer, user=options.user)
-    # Docker compose may run the client under another user id (`--user`). Access is by the folder of the socket.
+    # Docker compose may run the client under another user id (`--user`). Access is by the folder of
+    # the socket.
     return server.run("ftsafety.repro.script_server", DESCRIPTION, make, rest, anyone=True)
 
 

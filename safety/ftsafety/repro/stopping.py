@@ -1,9 +1,9 @@
 """Early stopping: the decision to end the runs when further runs would not change the verdict.
 
 The rule is that of Haybittle (1971, doi:10.1259/0007-1285-44-526-793) and Peto et al. (1976,
-doi:10.1038/bjc.1976.220). An interim test ends the runs only if p < 0.001. The significance level of the final test is
-0.05 minus 0.001 for each planned interim test. By Bonferroni's inequality, the probability that any of these tests
-makes a wrong claim is at most 5%.
+doi:10.1038/bjc.1976.220). An interim test ends the runs only if p < 0.001. The significance level
+of the final test is 0.05 minus 0.001 for each planned interim test. By Bonferroni's inequality, the
+probability that any of these tests makes a wrong claim is at most 5%.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ ENOUGH_HANGS = 3  # rounds
 
 
 def looks(repeat: int) -> list[int]:
-    """Return the numbers of rounds after which an interim test is made: 5, 10, 20, 40, ..., below *repeat*."""
+    """Return the numbers of rounds after which an interim test is made: 5, 10, 20, 40, ..., below
+    *repeat*.
+    """
     rounds, at = [], FIRST_LOOK
     while at < repeat:
         rounds.append(at)
@@ -41,20 +43,28 @@ class EarlyStop:
 
     @property
     def level(self) -> float:
-        """The significance level for the final verdict. It depends on whether the runs ended early."""
+        """The significance level for the final verdict. It depends on whether the runs ended
+        early.
+        """
         return INTERIM if self.reason else SIGNIFICANT - INTERIM * len(self._looks)
 
     def __call__(self, runs: Mapping[str, Runs], rounds: int) -> bool:
-        """Return True if no further rounds are needed. *rounds*: the number of rounds that were made."""
+        """Return True if no further rounds are needed. *rounds*: the number of rounds that were
+        made.
+        """
         if not self._every_run and rounds < self._repeat:
-            nonempty = {config: config_runs for config, config_runs in runs.items() if config_runs.outcomes}
+            nonempty = {
+                config: config_runs for config, config_runs in runs.items() if config_runs.outcomes
+            }
             self.reason = self._reason(nonempty, rounds) if nonempty else None
         self._round = rounds
         return self.reason is not None
 
     def _reason(self, runs: Mapping[str, Runs], rounds: int) -> str | None:
         # Looks at few outcomes in each of thousands of rounds.
-        if rounds >= ENOUGH_HANGS and all(_only_hangs(config_runs) for config_runs in runs.values()):
+        if rounds >= ENOUGH_HANGS and all(
+            _only_hangs(config_runs) for config_runs in runs.values()
+        ):
             number = sum(len(config_runs.outcomes) for config_runs in runs.values())
             return f"none of {number} runs ended in time"
         if not any(self._round < look <= rounds for look in self._looks):

@@ -1,7 +1,8 @@
 """``python -m ftsafety.repro --task``: a whole campaign, made on a worker of a cluster.
 
-Standard input has one line of JSON, a request of ftsafety.repro.cluster. Standard output gets the outcomes, as one
-JSON object. The end of standard input means that they are not wanted any more, or that the worker has gone.
+Standard input has one line of JSON, a request of ftsafety.repro.cluster. Standard output gets the
+outcomes, as one JSON object. The end of standard input means that they are not wanted any more, or
+that the worker has gone.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def main(arguments: list[str]) -> int:
                 campaign = reproduction.campaign()
                 runs = campaign.run(options.configs, request["rounds"], options.threads)
                 answer |= {"twins": reproduction.descriptions, **vars(reproduction.packages)}
-                answer["runs"] = {config: _as_json(config_runs) for config, config_runs in runs.items()}
+                answer["runs"] = {
+                    config: _as_json(config_runs) for config, config_runs in runs.items()
+                }
             interruption.check()
         except Interrupted as error:
             return error.exit_status

@@ -1,4 +1,6 @@
-"""Interpreters that run the script: the twins (see ftrun.twin), here or in containers, or named by --interpreter."""
+"""Interpreters that run the script: the twins (see ftrun.twin), here or in containers, or named by
+--interpreter.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ MARGIN_SECONDS = 60.0
 # The standard library is all that an interpreter of --interpreter needs to have.
 DESCRIBE = (
     "import json; from ftrun import environment; "
-    "print(json.dumps({'interpreter': environment.interpreter(), 'packages': environment.packages()}))"
+    "print(json.dumps({'interpreter': environment.interpreter(), 'packages': "
+    "environment.packages()}))"
 )
 DESCRIBE_SECONDS = 60.0
 
@@ -30,7 +33,9 @@ class LocalScripts(LocalTwin):
     overlay: str | None = None
     """A folder of packages that Python finds before the interpreter's own packages."""
     config: str | None = None
-    """The only configuration that this interpreter can run; None for a twin, which can run several."""
+    """The only configuration that this interpreter can run; None for a twin, which can run
+    several.
+    """
 
     def reproduce(self, request: Request) -> Outcome:
         """Run a script once; raises Interrupted."""
@@ -41,36 +46,51 @@ class LocalScripts(LocalTwin):
 
 
 class Interpreter(LocalScripts):
-    """Interpreter named by --interpreter, such as a debug build or another version. May lack the twins' packages."""
+    """Interpreter named by --interpreter, such as a debug build or another version. May lack the
+    twins' packages.
+    """
 
     def describe(self) -> dict:
         """Return the interpreter's version, build and packages; raises TwinError."""
         form = {name: DESCRIPTION[name] for name in ("interpreter", "packages")}
         line = [self.name, "-P", "-c", DESCRIBE]
-        description = self._answer(line, form, DESCRIBE_SECONDS, "is no Python of version 3.11 or newer:")
+        description = self._answer(
+            line, form, DESCRIBE_SECONDS, "is no Python of version 3.11 or newer:"
+        )
         self.config = description["interpreter"]["twin"]
         return description
 
 
 def label(description: dict, names: Collection[str]) -> str:
-    """Return a name, not in *names*, for an interpreter: its version, "t" if free-threaded, "d" for a debug build."""
+    """Return a name, not in *names*, for an interpreter: its version, "t" if free-threaded, "d" for
+    a debug build.
+    """
     python = description["interpreter"]
     free = "t" if python["twin"] == "ft" else ""
     name = python["version"] + free + ("d" if "--with-pydebug" in python["config_args"] else "")
-    return next(candidate for candidate in (name, *(f"{name}-{n}" for n in range(2, 100))) if candidate not in names)
+    return next(
+        candidate
+        for candidate in (name, *(f"{name}-{n}" for n in range(2, 100)))
+        if candidate not in names
+    )
 
 
 class RemoteScripts(RemoteTwin):
-    """Twin in another container, reached through `ftsafety.repro.script_server`. Each request contains the script."""
+    """Twin in another container, reached through `ftsafety.repro.script_server`. Each request
+    contains the script.
+    """
 
     config = None
 
     def describe(self) -> dict:
-        """Return the twin's environment; raises TwinError, also if the server runs another version of this project."""
+        """Return the twin's environment; raises TwinError, also if the server runs another version
+        of this project.
+        """
         description = super().describe()
         if description["source"] != source_hash():
             raise TwinError(
-                f"{self.name} has other sources than this program: build both images again (docker compose build)"
+                f"{self.name} has other sources than this program: build both images again "
+                f"(docker compose build)"
             )
         return description
 
@@ -89,7 +109,9 @@ Twin = LocalScripts | RemoteScripts
 
 
 def connect(text: str, interruption: Interruption) -> Twin:
-    """Return the twin at `text`: a server (unix:PATH) or a Python interpreter (its path); raises TwinError."""
+    """Return the twin at `text`: a server (unix:PATH) or a Python interpreter (its path); raises
+    TwinError.
+    """
     if text.startswith("unix:"):
         return RemoteScripts(Path(text.removeprefix("unix:")), interruption)
     return LocalScripts(Path(text).absolute(), interruption)

@@ -31,11 +31,16 @@ def build_command(name: str, folder: str) -> str:
     mentions = f"{setup} {project} {'cython' if source.endswith('.pyx') else ''}".lower()
     requirements = [requirement for requirement in NEEDED if requirement in mentions]
     if requirements:
-        install = f"python -m pip install --quiet --upgrade --target {NEEDED_FOLDER} {' '.join(requirements)}"
+        install = (
+            f"python -m pip install --quiet --upgrade --target {NEEDED_FOLDER} "
+            f"{' '.join(requirements)}"
+        )
         build = f"{install} && PYTHONPATH={NEEDED_FOLDER} {build}"
     if folder:
         build = f"cd {shell_path(folder)} && {build}"
-    return " && ".join(f"{program()} exec {twin} sh -c {shlex.quote(build)}" for twin in sorted({*TWIN.values()}))
+    return " && ".join(
+        f"{program()} exec {twin} sh -c {shlex.quote(build)}" for twin in sorted({*TWIN.values()})
+    )
 
 
 def _source(name: str, folder: str) -> str:
@@ -47,9 +52,11 @@ def _source(name: str, folder: str) -> str:
 
 
 def _build(name: str, setup: str, project: str, source: str) -> str:
-    """Return the command that builds the module *name* in its folder; "" if none of its files is for that.
+    """Return the command that builds the module *name* in its folder; "" if none of its files is
+    for that.
 
-    *setup*, *project*: the contents of setup.py and pyproject.toml. *source*: the name of the source file.
+    *setup*, *project*: the contents of setup.py and pyproject.toml. *source*: the name of the
+    source file.
     """
     word = re.compile(rf"\b{re.escape(name)}\b")
     if word.search(setup):
@@ -58,13 +65,18 @@ def _build(name: str, setup: str, project: str, source: str) -> str:
         # With no modules given, setuptools looks for them, and refuses a folder that has several.
         return f"python -c 'from setuptools import setup; setup(py_modules=[])' {BUILD}"
     if source:
-        code = f"from setuptools import Extension, setup; setup(ext_modules=[Extension({name!r}, [{source!r}])])"
+        code = (
+            f"from setuptools import Extension, setup; "
+            f"setup(ext_modules=[Extension({name!r}, [{source!r}])])"
+        )
         return f"python -c {shlex.quote(code)} {BUILD}"
     return ""
 
 
 def built(name: str, folder: str) -> str:
-    """Return the shell's pattern for the files of the extension module *name* in *folder*, one file for each twin."""
+    """Return the shell's pattern for the files of the extension module *name* in *folder*, one file
+    for each twin.
+    """
     return f"{shell_path(os.path.join(folder, name))}.*.so"
 
 

@@ -47,7 +47,9 @@ def sentence(verdict: Verdict, runs: Mapping[str, Runs]) -> str:
     p = verdict.main.p
     effects = _seen(verdict.main)
     if not verdict.certain:
-        always = all(failures == number for failures, number in verdict.main.seen.values() if failures)
+        always = all(
+            failures == number for failures, number in verdict.main.seen.values() if failures
+        )
         rarely = "too few runs" if always else "too rarely"
         return (
             f"Fails, but {rarely} to tell where: {effects}; this difference may be chance "
@@ -66,7 +68,9 @@ def _not_reproduced(verdict: Verdict, runs: Mapping[str, Runs]) -> str:
 
 
 def remarks(verdict: Verdict, runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield sentences that qualify the verdict: further failures, runs that are missing or do not count, and why."""
+    """Yield sentences that qualify the verdict: further failures, runs that are missing or do not
+    count, and why.
+    """
     for finding in verdict.besides:
         assert finding.signature is not None
         p = "" if finding.p is None else f" (p = {finding.p:.2g})"
@@ -77,7 +81,8 @@ def remarks(verdict: Verdict, runs: Mapping[str, Runs]) -> Iterator[str]:
         yield from _outlasted(config, config_runs, runs)
         if config_runs.forced_off:
             yield (
-                f"The other runs of {config} were made with PYTHON_GIL=0, which keeps the GIL off. Without it this "
+                f"The other runs of {config} were made with PYTHON_GIL=0, which keeps the GIL "
+                f"off. Without it this "
                 "script runs with the GIL even on the free-threaded build."
             )
     for blocker, configs in lacking(runs).items():
@@ -111,33 +116,46 @@ def _uncounted(config: str, runs: Runs) -> Iterator[str]:
 
 
 def _outlasted(config: str, limited: Runs, runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield a sentence if runs of *config* had not failed at the time limit. *runs*: those of all configurations."""
+    """Yield a sentence if runs of *config* had not failed at the time limit. *runs*: those of all
+    configurations.
+    """
     spent = [outcome.seconds for outcome in limited.outcomes if outcome.kind is Kind.OUTLASTED]
     if spent:
         failures = [outcome.seconds for outcome in every_outcome(runs) if outcome.kind.failed]
         yield (
-            f"{len(spent)} of {len(limited.outcomes)} runs of {config} had not failed within {min(spent):.0f} s, "
-            f"when the time limit ended them; the runs that failed did so within {max(failures):.2g} s."
+            f"{len(spent)} of {len(limited.outcomes)} runs of {config} had not failed within "
+            f"{min(spent):.0f} s, "
+            f"when the time limit ended them; the runs that failed did so within "
+            f"{max(failures):.2g} s."
         )
 
 
 def others(runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield a sentence on each interpreter that --interpreter names. The verdict leaves these interpreters out."""
+    """Yield a sentence on each interpreter that --interpreter names. The verdict leaves these
+    interpreters out.
+    """
     for config, config_runs in runs.items():
         if config not in CONFIGURATIONS and config_runs.outcomes:
             yield f"{config}: {config_runs.failures} of {config_runs.counted} runs failed."
 
 
 def unpatched(descriptions: Mapping[str, dict], source: str) -> Iterator[str]:
-    """Yield a sentence if the interpreters have fixes that official releases lack. *source*: the script's source."""
-    fixes = max(description["interpreter"]["upstream_fixes"] for description in descriptions.values())
+    """Yield a sentence if the interpreters have fixes that official releases lack. *source*: the
+    script's source.
+    """
+    fixes = max(
+        description["interpreter"]["upstream_fixes"] for description in descriptions.values()
+    )
     version = next(iter(descriptions.values()))["interpreter"]["version"]
     if fixes:
         # The header of a script of the gallery (repro/README.md).
-        header = re.search(rf"^# Package: CPython\n# Fails: {re.escape(version)}$", source, re.MULTILINE)
+        header = re.search(
+            rf"^# Package: CPython\n# Fails: {re.escape(version)}$", source, re.MULTILINE
+        )
         fails = "fails, as the script's header says" if header else "may fail"
         yield (
-            f"This CPython {version} has {fixes} upstream fixes (docs/interpreters.md). An unpatched {version} "
+            f"This CPython {version} has {fixes} upstream fixes (docs/interpreters.md). An "
+            f"unpatched {version} "
             f"{fails}: --interpreter PATH adds it."
         )
 
@@ -145,7 +163,9 @@ def unpatched(descriptions: Mapping[str, dict], source: str) -> Iterator[str]:
 def _seen(finding: FailureCounts) -> str:
     effect = "failed" if finding.signature is None else "showed it"
     counts = finding.seen.items()
-    return ", ".join(f"{number} of {runs} runs {effect} in {config}" for config, (number, runs) in counts if runs)
+    return ", ".join(
+        f"{number} of {runs} runs {effect} in {config}" for config, (number, runs) in counts if runs
+    )
 
 
 def _claim(verdict: Verdict) -> str:
@@ -158,7 +178,9 @@ def _claim(verdict: Verdict) -> str:
     if alone and verdict.failing == ("ft",):
         return f"{subject} without the GIL{alone}"
     where = " and on ".join(CONFIGURATIONS[config].build for config in verdict.failing) + alone
-    return f"{subject} on {where}" + ("" if verdict.failing == verdict.judged else ", and only there")
+    return f"{subject} on {where}" + (
+        "" if verdict.failing == verdict.judged else ", and only there"
+    )
 
 
 def _where(finding: FailureCounts, verdict: Verdict) -> str:
@@ -177,7 +199,10 @@ def _more_often(verdict: Verdict) -> Iterator[str]:
     p = p_value(without, with_)
     if p < verdict.level:
         more = without[0] / without[1] > with_[0] / with_[1]
-        yield f"It fails {'more' if more else 'less'} often without the GIL than with it (p = {p:.2g})."
+        yield (
+            f"It fails {'more' if more else 'less'} often without the GIL than with it (p = "
+            f"{p:.2g})."
+        )
 
 
 def _were(configs: Iterable[str]) -> str:
@@ -186,9 +211,13 @@ def _were(configs: Iterable[str]) -> str:
 
 
 def _why_not(runs: Mapping[str, Runs], configs: Iterable[str]) -> str:
-    """Return the reasons why runs of these configurations are missing or do not count, each with its configurations."""
+    """Return the reasons why runs of these configurations are missing or do not count, each with
+    its configurations.
+    """
     configs_of_reasons: dict[str, list[str]] = {}
     for config in configs:
         details = (outcome.detail for outcome in runs[config].outcomes if not outcome.kind.judged)
-        configs_of_reasons.setdefault(runs[config].missing or next(details, "nothing was run"), []).append(config)
+        configs_of_reasons.setdefault(
+            runs[config].missing or next(details, "nothing was run"), []
+        ).append(config)
     return "; ".join(f"{', '.join(names)}: {why}" for why, names in configs_of_reasons.items())

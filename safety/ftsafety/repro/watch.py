@@ -1,6 +1,7 @@
 """Supervision of one process tree: the tree is killed if it exceeds a limit or the run is stopped.
 
-The script may be hostile. So most of its output is dropped, and all of its descendants are found and killed.
+The script may be hostile. So most of its output is dropped, and all of its descendants are found
+and killed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from ftsafety.repro.runner import DUMP_SIGNAL
 KEPT = 64 * 1024  # bytes of each stream, at its start and again at its end
 GRACE_SECONDS = 2.0  # between SIGTERM and SIGKILL
 MOST_FILES = 100_000
-# Seconds before the time limit in which a computing process tree uses, or waits for, this share of a processor.
+# Seconds before the time limit in which a computing process tree uses, or waits for, this share of
+# a processor.
 LAST_SECONDS, LEAST_SHARE = 2.0, 0.2
 
 
@@ -44,7 +46,9 @@ class Ended:
     limit: str | None = None
     """The exceeded limit, in words."""
     killed: bool = False
-    """True if the kernel killed any process on this machine during the run, because memory ran out."""
+    """True if the kernel killed any process on this machine during the run, because memory ran
+    out.
+    """
     memory: int = 0
     """Peak memory of all processes together, in bytes."""
     ignored_sigterm: bool = False
@@ -66,11 +70,13 @@ def watch(
     """Run a command to its end or to a limit, kill all of its processes, and return the result.
 
     Args:
-        command: returns the command line, given the file descriptors for its messages and for its stacks.
+        command: returns the command line, given the file descriptors for its messages and for its
+            stacks.
         directory: the working directory.
         scratch: the folder whose size is limited.
         stdin: the command's standard input.
-        others: descriptors with a callback each. If a callback returns True, the run ends with ftrun.errors.Stopped.
+        others: descriptors with a callback each. If a callback returns True, the run ends with
+            ftrun.errors.Stopped.
         user: the user and group id for the command, without other groups. Default: unchanged.
     """
     options: dict = {"pipes": 2, "keep": KEPT, "tree": True, "stdin": stdin, "cwd": directory}
@@ -88,10 +94,13 @@ def watch(
                 before = _busy(child.descendants(limits.processes))
                 result.timed_out = not child.listen(others, last, look=look)
                 used, waited = (
-                    now - earlier for now, earlier in zip(_busy(child.descendants(limits.processes)), before)
+                    now - earlier
+                    for now, earlier in zip(_busy(child.descendants(limits.processes)), before)
                 )
                 # Threads that have ended take their time of waiting along.
-                result.computing = result.timed_out and used + max(waited, 0.0) >= LEAST_SHARE * last
+                result.computing = (
+                    result.timed_out and used + max(waited, 0.0) >= LEAST_SHARE * last
+                )
             if result.timed_out:
                 if not child.read_stacks(DUMP_SIGNAL, stacks, others, look):
                     child.signal(signal.SIGTERM, group=True)
@@ -108,31 +117,42 @@ def watch(
 
 
 def _busy(pids: list[int]) -> tuple[float, float]:
-    """Return the seconds for which processes have used a processor, and for which they have waited for one."""
+    """Return the seconds for which processes have used a processor, and for which they have waited
+    for one.
+    """
     return process_tree.cpu_seconds(pids), process_tree.waiting_seconds(pids)
 
 
 def _limiter(child: Child, scratch: Path, limits: Limits, result: Ended) -> Callable[[], None]:
-    """Return a function that checks the limits of the process tree, and raises LimitBroken if one is exceeded."""
+    """Return a function that checks the limits of the process tree, and raises LimitBroken if one
+    is exceeded.
+    """
     next_look = 0.0
 
     def look() -> None:
         nonlocal next_look
         if child.stdout.total + child.stderr.total > limits.output:
-            raise LimitBroken(f"printed more than {limits.output // MIB} MiB (--output raises the limit)")
+            raise LimitBroken(
+                f"printed more than {limits.output // MIB} MiB (--output raises the limit)"
+            )
         if time.monotonic() < next_look:
             return
         next_look = time.monotonic() + LOOK_SECONDS
         processes = child.descendants(limits.processes + 1)
         if len(processes) > limits.processes:
-            raise LimitBroken(f"had more than {limits.processes} processes at once (--processes raises the limit)")
+            raise LimitBroken(
+                f"had more than {limits.processes} processes at once (--processes raises the limit)"
+            )
         used = process_tree.memory(processes, limits.memory)
         result.memory = max(result.memory, used)
         if used > limits.memory:
-            raise LimitBroken(f"used more than {limits.memory // MIB} MiB of memory (--memory raises the limit)")
+            raise LimitBroken(
+                f"used more than {limits.memory // MIB} MiB of memory (--memory raises the limit)"
+            )
         if _size(scratch, limits.disk) > limits.disk:
             raise LimitBroken(
-                f"wrote more than {limits.disk // MIB} MiB into its scratch folder (--disk raises the limit)"
+                f"wrote more than {limits.disk // MIB} MiB into its scratch folder (--disk "
+                f"raises the limit)"
             )
 
     return look
@@ -141,12 +161,14 @@ def _limiter(child: Child, scratch: Path, limits: Limits, result: Ended) -> Call
 def _size(directory: Path, enough: int) -> int:
     """Return the number of bytes that a folder takes on disk.
 
-    If it takes more than *enough* bytes or has more than MOST_FILES files, return any number above *enough*.
+    If it takes more than *enough* bytes or has more than MOST_FILES files, return any number above
+    *enough*.
     """
     total = files = 0
     waiting = [str(directory)]
     while waiting and total <= enough:
-        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:  # gone, or made unreadable
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            # gone, or made unreadable
             for entry in entries:
                 files += 1
                 with contextlib.suppress(OSError):

@@ -101,7 +101,9 @@ class SharedOffsetCorrected(SharedOffset):
 
 
 class LazyInitialisation(Scenario):
-    """A value made at its first use, by any thread that finds it missing; it is announced too early."""
+    """A value made at its first use, by any thread that finds it missing; it is announced too
+    early.
+    """
 
     pauses = True
 
@@ -124,7 +126,8 @@ class LazyInitialisationCorrected(Locked, LazyInitialisation):
 
 
 class SharedDecoder(Scenario):
-    """One PNG that was opened but not yet decoded, used by all threads: decoding reads its one file.
+    """One PNG that was opened but not yet decoded, used by all threads: decoding reads its one
+    file.
 
     Pillow says so: https://pillow.readthedocs.io/en/latest/handbook/thread-safety.html
     """
@@ -133,7 +136,9 @@ class SharedDecoder(Scenario):
 
     @classmethod
     def set_up(cls):
-        pixels = np.random.Generator(np.random.PCG64(1)).integers(0, 256, (200, 200, 3), dtype=np.uint8)
+        pixels = np.random.Generator(np.random.PCG64(1)).integers(
+            0, 256, (200, 200, 3), dtype=np.uint8
+        )
         file = io.BytesIO()
         Image.fromarray(pixels).save(file, "PNG")
         cls.data, cls.expected = file.getvalue(), pixels.tobytes()

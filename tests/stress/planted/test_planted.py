@@ -13,12 +13,14 @@ from tests.programs import programs_to_end
 from tests.stress import engine
 from tests.stress.planted.races import CORRECTED, RACES, Crash, Deadlock, LostUpdateCorrected
 
-# A race is looked for until it is found, up to this; a busy machine may need longer than the moment it takes.
+# A race is looked for until it is found, up to this; a busy machine may need longer than the moment
+# it takes.
 LOOKED_FOR = 120.0
 
 
 @pytest.mark.skipif(
-    sys._is_gil_enabled(), reason="without the GIL only: with it these races are rare enough to be missed"
+    sys._is_gil_enabled(),
+    reason="without the GIL only: with it these races are rare enough to be missed",
 )
 @pytest.mark.parametrize("race", RACES, ids=engine.name_of)
 def test_race_is_found(run_scenario, race):
@@ -48,7 +50,12 @@ def test_a_hang_ends_with_the_stacks_of_all_threads(run_scenario):
 
 
 def test_an_interrupted_run_leaves_no_file(tmp_path):
-    scenario = {"scenario": "tests.stress.scenarios.files:SqlitePerThread", "seconds": 1500, "limit": 0, "seed": 0}
+    scenario = {
+        "scenario": "tests.stress.scenarios.files:SqlitePerThread",
+        "seconds": 1500,
+        "limit": 0,
+        "seed": 0,
+    }
     environment = {**os.environ, "PYTHONPATH": importable(CHECKOUT), "TMPDIR": str(tmp_path)}
     with programs_to_end() as start:
         command = [sys.executable, "-m", "tests.stress.nursery"]

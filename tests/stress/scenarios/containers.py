@@ -147,7 +147,9 @@ class CopiesOfWhatChanges(Scenario):
 
 
 class FinalizersOfBuffers(Scenario):
-    """Buffers are given back by weakref.finalize, each once, whichever thread drops the last reference."""
+    """Buffers are given back by weakref.finalize, each once, whichever thread drops the last
+    reference.
+    """
 
     class Buffer:
         pass
@@ -168,8 +170,8 @@ class FinalizersOfBuffers(Scenario):
             mine.pop()
 
     def check(self):
-        # Without the GIL the thread that made an object may still owe it a count, until it goes on or a
-        # collection settles all counts.
+        # Without the GIL the thread that made an object may still owe it a count, until it goes on
+        # or a collection settles all counts.
         gc.collect()
         assert sorted(self.free) == list(range(MANY))
 

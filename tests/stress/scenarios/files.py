@@ -84,8 +84,9 @@ class SharedMap(_Records):
 
 
 class SharedZip(_Records):
-    """One ZipFile under a lock. Its own guards the file's position, but not the count of its readers
-    (``_fileRefCnt += 1`` in Lib/zipfile): without the GIL a lost update closes the file under them."""
+    """One ZipFile under a lock. Its own guards the file's position, but not the count of its
+    readers (``_fileRefCnt += 1`` in Lib/zipfile): without the GIL a lost update closes the file
+    under them."""
 
     known = (
         "a ZipFile that threads share without a lock loses count of its readers without the GIL "
@@ -153,14 +154,18 @@ class SqlitePerThread(_Records):
         cls.path = _temporary()
         with sqlite3.connect(cls.path) as connection:
             connection.execute("create table records (number integer primary key, data blob)")
-            connection.executemany("insert into records values (?, ?)", [(n, _record(n)) for n in range(RECORDS)])
+            connection.executemany(
+                "insert into records values (?, ?)", [(n, _record(n)) for n in range(RECORDS)]
+            )
         connection.close()
 
     def step(self, thread, rng):
         connection = sqlite3.connect(self.path)
         try:
             for number in rng.sample(range(RECORDS), 10):
-                row = connection.execute("select data from records where number = ?", (number,)).fetchone()
+                row = connection.execute(
+                    "select data from records where number = ?", (number,)
+                ).fetchone()
                 assert row[0] == _record(number)
         finally:
             connection.close()
@@ -175,11 +180,15 @@ class SqliteSharedUnderLock(_Records):
     def set_up(cls):
         cls.connection = sqlite3.connect(":memory:", check_same_thread=False)
         cls.connection.execute("create table records (number integer primary key, data blob)")
-        cls.connection.executemany("insert into records values (?, ?)", [(n, _record(n)) for n in range(RECORDS)])
+        cls.connection.executemany(
+            "insert into records values (?, ?)", [(n, _record(n)) for n in range(RECORDS)]
+        )
 
     def read(self, number):
         with self.lock:
-            return self.connection.execute("select data from records where number = ?", (number,)).fetchone()[0]
+            return self.connection.execute(
+                "select data from records where number = ?", (number,)
+            ).fetchone()[0]
 
 
 class FsspecFiles(_Records):

@@ -12,7 +12,9 @@ from tests.stress.engine import THREADS, Scenario
 
 
 def _pixels(seed, height=48, width=64):
-    return np.random.Generator(np.random.PCG64(seed)).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    return np.random.Generator(np.random.PCG64(seed)).integers(
+        0, 256, (height, width, 3), dtype=np.uint8
+    )
 
 
 def _encoded(seed, kind):
@@ -31,11 +33,17 @@ def _process(data):
 
 
 class PillowDecodeResizeSave(Scenario):
-    """Each thread decodes, resizes and saves images of several formats; all bytes are as with one thread."""
+    """Each thread decodes, resizes and saves images of several formats; all bytes are as with one
+    thread.
+    """
 
     @classmethod
     def set_up(cls):
-        cls.files = [_encoded(seed, kind) for seed in range(3) for kind in ("JPEG", "PNG", "WEBP", "TIFF", "GIF")]
+        cls.files = [
+            _encoded(seed, kind)
+            for seed in range(3)
+            for kind in ("JPEG", "PNG", "WEBP", "TIFF", "GIF")
+        ]
         cls.expected = [_process(data) for data in cls.files]
 
     def step(self, thread, rng):
@@ -121,7 +129,11 @@ class NumpyGenerators(Scenario):
     @staticmethod
     def draw(seed):
         rng = np.random.default_rng(np.random.SeedSequence(5, spawn_key=(seed,)))
-        return rng.normal(size=50).tobytes(), rng.permutation(40).tobytes(), rng.integers(0, 9, 30).tobytes()
+        return (
+            rng.normal(size=50).tobytes(),
+            rng.permutation(40).tobytes(),
+            rng.integers(0, 9, 30).tobytes(),
+        )
 
     def step(self, thread, rng):
         for _ in range(5):
@@ -210,7 +222,9 @@ class TorchGenerators(Scenario):
     @staticmethod
     def draw(seed):
         generator = torch.Generator().manual_seed(seed)
-        return torch.cat([torch.rand(20, generator=generator), torch.randperm(30, generator=generator).float()])
+        return torch.cat(
+            [torch.rand(20, generator=generator), torch.randperm(30, generator=generator).float()]
+        )
 
     def step(self, thread, rng):
         for _ in range(5):
@@ -257,8 +271,12 @@ class NvImageCodecPerThread(_NvImageCodec):
 class NvImageCodecShared(_NvImageCodec):
     """One decoder for all threads, under a lock."""
 
-    # With or without a GIL: "Processing results for sample 0 was already set", "Broken promise", None for an image.
-    known = "nvImageCodec 0.9.0: a decoder that threads share without a lock fails, in every configuration"
+    # With or without a GIL: "Processing results for sample 0 was already set", "Broken promise",
+    # None for an image.
+    known = (
+        "nvImageCodec 0.9.0: a decoder that threads share without a lock fails, in every "
+        "configuration"
+    )
     lock = threading.Lock()
 
     def step(self, thread, rng):

@@ -33,14 +33,18 @@ def indices(batch):
 
 
 def threaded(dataset, **options):
-    return DataLoader(dataset, **{"batch_size": 4, "num_workers": 2, "worker_method": "thread", **options})
+    return DataLoader(
+        dataset, **{"batch_size": 4, "num_workers": 2, "worker_method": "thread", **options}
+    )
 
 
 class ConcurrentIterators(Scenario):
     """All threads iterate one loader, each with its own iterator."""
 
     def __init__(self, rng):
-        self.loader = threaded(Rows(), num_workers=rng.randint(1, 3), prefetch_factor=rng.randint(1, 3))
+        self.loader = threaded(
+            Rows(), num_workers=rng.randint(1, 3), prefetch_factor=rng.randint(1, 3)
+        )
 
     def step(self, thread, rng):
         assert sum(map(indices, self.loader), []) == list(range(SIZE))
@@ -98,7 +102,9 @@ class ExceptionsInCallbacks(Scenario):
 
 
 class ResizingDatasets(Scenario):
-    """A dataset shrinks and grows while it is loaded: samples are whole or an IndexError, never a hang."""
+    """A dataset shrinks and grows while it is loaded: samples are whole or an IndexError, never a
+    hang.
+    """
 
     def __init__(self, rng):
         self.dataset = Rows(200)
@@ -130,7 +136,9 @@ class SharedGenerators(Scenario):
 
 
 class BuffersUnderFire(Scenario):
-    """Batches, views and arrays of them are held for a while, over epochs; none is ever written again."""
+    """Batches, views and arrays of them are held for a while, over epochs; none is ever written
+    again.
+    """
 
     def __init__(self, rng):
         self.loader = threaded(Rows(width=3000), batch_size=4)
@@ -139,17 +147,29 @@ class BuffersUnderFire(Scenario):
     def step(self, thread, rng):
         for batch in self.loader:
             first = indices(batch)[0]
-            form = rng.choice([lambda b: b, lambda b: b[1:], lambda b: b.numpy(), lambda b: np.asarray(b)[::2], None])
+            form = rng.choice(
+                [
+                    lambda b: b,
+                    lambda b: b[1:],
+                    lambda b: b.numpy(),
+                    lambda b: np.asarray(b)[::2],
+                    None,
+                ]
+            )
             if form is not None:
                 with self.lock:
                     self.held.append((first, batch.shape[0], form, form(batch)))
-                    dropped = self.held.pop(rng.randrange(len(self.held))) if len(self.held) > 6 else None
+                    dropped = (
+                        self.held.pop(rng.randrange(len(self.held))) if len(self.held) > 6 else None
+                    )
                 del dropped
             del batch
 
     def check(self):
         for first, count, form, data in self.held:
-            expected = form(torch.arange(first, first + count).float()[:, None].expand(count, 3000).contiguous())
+            expected = form(
+                torch.arange(first, first + count).float()[:, None].expand(count, 3000).contiguous()
+            )
             assert np.array_equal(np.asarray(data), np.asarray(expected))
 
 

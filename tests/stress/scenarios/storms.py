@@ -1,7 +1,7 @@
 """Storms: many loaders in many threads, each going on by itself with everything checked.
 
-Where the scenarios of loaders.py line their threads up for each thing they do, a round here is a while of many
-things at once.
+Where the scenarios of loaders.py line their threads up for each thing they do, a round here is a
+while of many things at once.
 """
 
 import contextlib
@@ -51,7 +51,9 @@ class Rows:
 
 
 class _Storm(Scenario):
-    """Base of storms. Warnings of late workers are failures, and so are worker threads that are left."""
+    """Base of storms. Warnings of late workers are failures, and so are worker threads that are
+    left.
+    """
 
     @classmethod
     def set_up(cls):
@@ -100,7 +102,9 @@ class ManyLoaders(_Storm):
 
 
 class IteratorsLeftWhileCollecting(_Storm):
-    """Iterators are left at any point, by any thread, in cycles, while garbage is collected all the time."""
+    """Iterators are left at any point, by any thread, in cycles, while garbage is collected all the
+    time.
+    """
 
     @classmethod
     def set_up(cls):
@@ -114,7 +118,9 @@ class IteratorsLeftWhileCollecting(_Storm):
     def step(self, thread, rng):
         for _ in range(10):
             if rng.random() < 0.3:
-                loader = threaded(Stream(SIZE, lambda i: torch.tensor([i])), batch_size=4, num_workers=2)
+                loader = threaded(
+                    Stream(SIZE, lambda i: torch.tensor([i])), batch_size=4, num_workers=2
+                )
             else:
                 loader = threaded(
                     Rows(rng.random(), slow=0.1),
@@ -155,7 +161,12 @@ class OneIteratorClosedByOthers(_Storm):
     def step(self, thread, rng):
         for _ in range(4):
             persistent = rng.random() < 0.3
-            loader = threaded(Rows(rng.random(), slow=0.2), batch_size=3, num_workers=2, persistent_workers=persistent)
+            loader = threaded(
+                Rows(rng.random(), slow=0.2),
+                batch_size=3,
+                num_workers=2,
+                persistent_workers=persistent,
+            )
             iterator = iter(loader)
             seen, errors = [[], [], []], []
 
@@ -186,7 +197,9 @@ class OneIteratorClosedByOthers(_Storm):
 
 
 class PersistentEpochsLeftEarly(_Storm):
-    """Epochs of persistent workers are left early, with bad samples, in order and in whatever order."""
+    """Epochs of persistent workers are left early, with bad samples, in order and in whatever
+    order.
+    """
 
     def step(self, thread, rng):
         in_order = thread % 2 == 0
@@ -250,17 +263,20 @@ class WorkerInfoIsTheWorkersAlone(_Storm):
 class ForksWhileIterating(_Storm):
     """Children of any moment make iterators on the loader that is in use here, and end.
 
-    One child of thousands waits for good for a lock that another thread held when it was forked: in the
-    free-threaded build, GIL off or on, one of the interpreter's own (making a weak reference; in 3.13t a thread's first
-    ``dict.get()`` of a dictionary that another has made, which waits for a lock it holds itself and is handed it at a
-    moment in which a fork may come), no failure of the loader. With the GIL build it was seen once, and what the
-    child waited for is unknown; POSIX promises the child of a threaded process little more than exec
-    (fork(3p)). So a child that does not end is let go, but two of five are a failure, and what a child loads has to
-    be right.
+    One child of thousands waits for good for a lock that another thread held when it was forked: in
+    the free-threaded build, GIL off or on, one of the interpreter's own (making a weak reference;
+    in 3.13t a thread's first ``dict.get()`` of a dictionary that another has made, which waits for
+    a lock it holds itself and is handed it at a moment in which a fork may come), no failure of the
+    loader. With the GIL build it was seen once, and what the child waited for is unknown; POSIX
+    promises the child of a threaded process little more than exec (fork(3p)). So a child that does
+    not end is let go, but two of five are a failure, and what a child loads has to be right.
     """
 
     threads = 3
-    known = "a fork next to other threads can leave a lock of CPython's or of a C library taken in the child"
+    known = (
+        "a fork next to other threads can leave a lock of CPython's or of a C library "
+        "taken in the child"
+    )
     children = 5
     child_seconds = 20
 
@@ -277,7 +293,9 @@ class ForksWhileIterating(_Storm):
         if thread == 0:
             try:
                 statuses = [self._fork() for _ in range(self.children)]
-                assert set(statuses) <= {0, -signal.SIGALRM} and statuses.count(-signal.SIGALRM) <= 1, statuses
+                assert (
+                    set(statuses) <= {0, -signal.SIGALRM} and statuses.count(-signal.SIGALRM) <= 1
+                ), statuses
             finally:
                 self.forked.set()
             return
@@ -295,7 +313,10 @@ class ForksWhileIterating(_Storm):
             try:
                 signal.alarm(self.child_seconds)  # which ends it
                 iterator = iter(self.shared)
-                if [next(iterator).flatten().tolist() for _ in range(2)] == [[0, 1, 2, 3], [4, 5, 6, 7]]:
+                if [next(iterator).flatten().tolist() for _ in range(2)] == [
+                    [0, 1, 2, 3],
+                    [4, 5, 6, 7],
+                ]:
                     status = 0
             finally:
                 os._exit(status)

@@ -1,7 +1,7 @@
 """Shared folders with the runs of a cluster's nodes.
 
-The machines are made from one record: another processor is written into its environment, and its figures are drawn
-around other means (tests.unit.bench.simulated).
+The machines are made from one record: another processor is written into its environment, and its
+figures are drawn around other means (tests.unit.bench.simulated).
 """
 
 import json
@@ -36,7 +36,9 @@ class Cluster:
         edit: Callable[[Results], object] | None = None,
         memory: int = 24 * GIB,
     ) -> Path:
-        """Write a node's run. Its candidates have *speed* x 100 samples/s, and its threads *threads* times that."""
+        """Write a node's run. Its candidates have *speed* x 100 samples/s, and its threads
+        *threads* times that.
+        """
         keys = [candidate.key for candidate in self.record.scenarios[0].candidates]
         of = {key: 100 * speed * (threads if "thread" in key else 1) for key in keys}
         results = simulated(self.record, zlib.crc32(name.encode()), rounds, of)

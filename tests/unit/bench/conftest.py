@@ -28,7 +28,9 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with six JPEGs of the scenario's size."""
     directory = tmp_path_factory.mktemp("photos")
     for number in range(6):
-        synthesis.photograph(number).save(directory / f"{number}.jpg", "JPEG", **synthesis.JPEG_SETTINGS)
+        synthesis.photograph(number).save(
+            directory / f"{number}.jpg", "JPEG", **synthesis.JPEG_SETTINGS
+        )
     return directory
 
 
@@ -40,10 +42,11 @@ def paths(photos: Path) -> list[str]:
 
 @pytest.fixture(scope="session")
 def finished_run(run_bench, photos: Path, twin: str, tmp_path_factory: pytest.TempPathFactory):
-    """(CompletedProcess, the run's directory) of a real run: one configuration, one worker, two rounds.
+    """(CompletedProcess, the run's directory) of a real run: one configuration, one worker, two
+    rounds.
 
-    It takes half a minute. It is for tests of running (test_run, full disks): what is made of a record is tested with
-    the simulated `document` and `many`.
+    It takes half a minute. It is for tests of running (test_run, full disks): what is made of a
+    record is tested with the simulated `document` and `many`.
     """
     out = tmp_path_factory.mktemp("results")
     amount = ["--quick", "--rounds", 2, "--workers", 1, "--batch-size", 2, "--budget", 1]
@@ -53,7 +56,9 @@ def finished_run(run_bench, photos: Path, twin: str, tmp_path_factory: pytest.Te
 
 @pytest.fixture(scope="session")
 def document() -> Results:
-    """The record of a simulated run of two rounds, for tests of what is made of a record. Not to be changed."""
+    """The record of a simulated run of two rounds, for tests of what is made of a record. Not to be
+    changed.
+    """
     return simulated.document(simulated.blank(), seed=0, rounds=2)
 
 
@@ -87,9 +92,13 @@ def page(many) -> Page:
 
 @pytest.fixture(scope="session")
 def few(command, photos: Path, twin: str):
-    """Builds the command of a short run: ``few(out, "pillow=loader-process/1", ...)`` (tests.unit.bench.few)."""
+    """Builds the command of a short run: ``few(out, "pillow=loader-process/1", ...)``
+    (tests.unit.bench.few).
+    """
 
-    def build(out: Path, plan: str, *more: object, workers: int = 1, warm_up: bool = False) -> list[str]:
+    def build(
+        out: Path, plan: str, *more: object, workers: int = 1, warm_up: bool = False
+    ) -> list[str]:
         name = plan.partition("=")[0]
         which = [] if name == "dataset" else [name, "--data", photos, "--batch-size", 2]
         usual = ["--quick", "--out", out, "--configs", twin, "--workers", workers, "--budget", 1]
@@ -120,17 +129,43 @@ def special_plans(twin: str) -> dict[str, list[str]]:
 
 @pytest.fixture(scope="session")
 def special_run(special_plans, command, environment, photos: Path, twin: str, tmp_path_factory):
-    """A run of the special scenarios, of one round: its record, what was printed, its directory. Nothing runs on."""
+    """A run of the special scenarios, of one round: its record, what was printed, its directory.
+    Nothing runs on.
+    """
     out, mark = tmp_path_factory.mktemp("special"), uuid.uuid4().hex
     plans = [f"{name}={','.join(names)}" for name, names in special_plans.items()]
-    usual = ["--quick", "--rounds", 1, "--workers", 2, "--batch-size", 2, "--budget", 1, "--tables", "--configs", twin]
+    usual = [
+        "--quick",
+        "--rounds",
+        1,
+        "--workers",
+        2,
+        "--batch-size",
+        2,
+        "--budget",
+        1,
+        "--tables",
+        "--configs",
+        twin,
+    ]
     more = [*special_plans, *(["nvimgcodec-memory"] if gpu.why_none() else [])]
     done = completed(
-        command(*plans, "--", *more, *usual, "--data", photos, "--out", out, module="tests.unit.bench.few"),
+        command(
+            *plans,
+            "--",
+            *more,
+            *usual,
+            "--data",
+            photos,
+            "--out",
+            out,
+            module="tests.unit.bench.few",
+        ),
         env={**environment, "FT_BENCH_TEST_RUN": mark},
         status=0,
     )
-    assert_gone(marked(mark))  # what outlives its trial is killed by the kernel, which takes a moment
+    # what outlives its trial is killed by the kernel, which takes a moment
+    assert_gone(marked(mark))
     record = load(out / "latest/results.json")
     assert record.status == "complete"
     return SimpleNamespace(record=record, printed=done.stdout, directory=out / "latest")
@@ -138,7 +173,9 @@ def special_run(special_plans, command, environment, photos: Path, twin: str, tm
 
 @pytest.fixture
 def special(special_run, special_plans):
-    """Returns a special scenario's record, whose candidates gave the same samples; skips what this machine cannot."""
+    """Returns a special scenario's record, whose candidates gave the same samples; skips what this
+    machine cannot.
+    """
 
     def of(name: str) -> Scenario:
         for each in special_run.record.skipped:
@@ -148,8 +185,14 @@ def special(special_run, special_plans):
         (only,) = entry.rounds
         assert len(entry.candidates) == len(only.trials) == len(special_plans[name])
         # A trial with fewer workers loads fewer batches.
-        sums = {(t.candidate.partition("@")[2], len(t.rows)): (t.first_batch, t.rows) for t in only.trials}
-        assert all(sums[t.candidate.partition("@")[2], len(t.rows)] == (t.first_batch, t.rows) for t in only.trials)
+        sums = {
+            (t.candidate.partition("@")[2], len(t.rows)): (t.first_batch, t.rows)
+            for t in only.trials
+        }
+        assert all(
+            sums[t.candidate.partition("@")[2], len(t.rows)] == (t.first_batch, t.rows)
+            for t in only.trials
+        )
         return entry
 
     return of
@@ -169,9 +212,13 @@ def run_trial(twin):
 
 @pytest.fixture
 def children():
-    """All that was started since the test began. Earlier tests may have left multiprocessing's helpers."""
+    """All that was started since the test began. Earlier tests may have left multiprocessing's
+    helpers.
+    """
     before = set(psutil.Process().children(recursive=True))
-    return lambda: [each for each in psutil.Process().children(recursive=True) if each not in before]
+    return lambda: [
+        each for each in psutil.Process().children(recursive=True) if each not in before
+    ]
 
 
 def marked(mark: str) -> list[psutil.Process]:

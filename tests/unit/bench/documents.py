@@ -1,6 +1,7 @@
 """Records of more kinds of runs than one short run gives, grown from that of a real run.
 
-The figures are drawn from known distributions; plan.comparisons and stats.statistics choose and compare, as in a run.
+The figures are drawn from known distributions; plan.comparisons and stats.statistics choose and
+compare, as in a run.
 """
 
 import copy
@@ -22,12 +23,22 @@ ROUNDS = 5
 SIZES = tuple(Case(f"{kib}-KiB", f"{kib} KiB samples", value=kib * 1024) for kib in (64, 512, 4096))
 WORK = (Case("decode", "decode only"), Case("resize", "decode and resize"))
 # What each configuration and variant makes of a scenario, against processes in the GIL build.
-SPEED = {("ft", "loader-thread"): 2.0, ("ft-gil", "loader-thread"): 0.8, ("gil", "loader-thread"): 1.0}
+SPEED = {
+    ("ft", "loader-thread"): 2.0,
+    ("ft-gil", "loader-thread"): 0.8,
+    ("gil", "loader-thread"): 1.0,
+}
 
 
 def throughput(candidate: Candidate) -> float:
-    """Samples per second without noise: threads without the GIL are twice as fast as processes with it."""
-    return 500 * max(1, candidate.workers) ** 0.8 * SPEED.get((candidate.config, candidate.variant), 1.0)
+    """Samples per second without noise: threads without the GIL are twice as fast as processes with
+    it.
+    """
+    return (
+        500
+        * max(1, candidate.workers) ** 0.8
+        * SPEED.get((candidate.config, candidate.variant), 1.0)
+    )
 
 
 def scenario(
@@ -65,7 +76,9 @@ def scenario(
         case_unit=unit,
         metrics=list(metrics),
         cases=[
-            model.MeasuredCase(name=c.name, title=c.title, parameters={}, value=c.value, load=replace(like.load))
+            model.MeasuredCase(
+                name=c.name, title=c.title, parameters={}, value=c.value, load=replace(like.load)
+            )
             for c in cases
         ],
         candidates=candidates,
@@ -75,7 +88,9 @@ def scenario(
 
 
 def many(document: model.Results) -> model.Results:
-    """The run's document with a scenario of each kind: cases on an axis or by name, workers, a chain."""
+    """The run's document with a scenario of each kind: cases on an axis or by name, workers, a
+    chain.
+    """
     grown = copy.deepcopy(document)
     like = grown.scenarios[0]
     grown.scenarios += [
@@ -94,7 +109,11 @@ def inside(candidate: Candidate, draw: random.Random) -> dict:
     loaded = [1000.0 * (n + 1) for n in range(20)]
     memory = [300 + 10 * n * candidate.workers * draw.lognormvariate(0, 0.01) for n in range(20)]
     return {
-        "memory_mib": {"unit": "MiB", "values": memory, "over": {"title": "samples loaded", "values": loaded}},
+        "memory_mib": {
+            "unit": "MiB",
+            "values": memory,
+            "over": {"title": "samples loaded", "values": loaded},
+        },
         "loss": {
             "unit": "nats",
             "values": [1 / n for n in range(1, 31)],
@@ -106,7 +125,9 @@ def inside(candidate: Candidate, draw: random.Random) -> dict:
 def with_inside(document: model.Results) -> model.Results:
     grown = copy.deepcopy(document)
     first = grown.scenarios[0]
-    grown.scenarios.append(scenario(first, "inside", WORK, "work", metrics=("throughput",), kept=inside))
+    grown.scenarios.append(
+        scenario(first, "inside", WORK, "work", metrics=("throughput",), kept=inside)
+    )
     grown.waterfalls = analyse(grown).waterfalls
     return grown
 
@@ -126,12 +147,19 @@ def hostile(document: model.Results) -> model.Results:
         result.known = HOSTILE
         result.failures = [text + HOSTILE for text in result.failures]
     spoilt.reason = spoilt.started = HOSTILE
-    spoilt.status, spoilt.warnings, spoilt.skipped = "incomplete", [HOSTILE], [model.Skipped(HOSTILE, HOSTILE)]
+    spoilt.status, spoilt.warnings, spoilt.skipped = (
+        "incomplete",
+        [HOSTILE],
+        [model.Skipped(HOSTILE, HOSTILE)],
+    )
     spoilt.options = replace(spoilt.options, data=HOSTILE, out=HOSTILE, scenarios=[HOSTILE])
     spoilt.environment.revision.commit = spoilt.environment.source = HOSTILE
     for twin in spoilt.environment.twins.values():
         for part, names in (
-            (twin.interpreter, ("version", "executable", "build", "config_args", "cflags", "compiler")),
+            (
+                twin.interpreter,
+                ("version", "executable", "build", "config_args", "cflags", "compiler"),
+            ),
             (twin.cpu, ("model",)),
             (twin.os, ("name", "kernel", "container")),
             (twin.gpu, ("reason",)),
@@ -155,7 +183,9 @@ def hostile(document: model.Results) -> model.Results:
 
 
 def with_stress(document: model.Results, failing: bool = False) -> model.Results:
-    """The run with an outcome of the thread-safety suite in every configuration, `failing` in the last of them."""
+    """The run with an outcome of the thread-safety suite in every configuration, `failing` in the
+    last of them.
+    """
     grown = copy.deepcopy(document)
     results = [
         model.StressResult(scenario, config, 4, 0, known, 1234, 0.5, [], "passed")
@@ -167,8 +197,14 @@ def with_stress(document: model.Results, failing: bool = False) -> model.Results
         )
     ]
     if failing:
-        results[-2] = replace(results[-2], failures=["round 7, thread 1:\nBadZipFile"], outcome="failed")
-        crashed = {"failures": ["crashed: SIGSEGV\nin step"], "outcome": "crashed", "iterations": None}
+        results[-2] = replace(
+            results[-2], failures=["round 7, thread 1:\nBadZipFile"], outcome="failed"
+        )
+        crashed = {
+            "failures": ["crashed: SIGSEGV\nin step"],
+            "outcome": "crashed",
+            "iterations": None,
+        }
         results[-1] = replace(results[-1], **crashed)
     names = ["containers.Slots", "files.SharedZip", "loaders.Left"]
     grown.stress = model.Stress("complete", None, None, 0, "0" * 64, names, results)

@@ -1,7 +1,7 @@
 """`python -m ftbench` with few candidates that do little: a real run of the command within seconds.
 
-``python -m tests.unit.bench.few [--warm-up] SCENARIO=CANDIDATE,... [SCENARIO=...] -- ARGUMENT ...``; candidates without
-their configuration, such as ``loader-thread/2@idle``.
+``python -m tests.unit.bench.few [--warm-up] SCENARIO=CANDIDATE,... [SCENARIO=...] -- ARGUMENT
+...``; candidates without their configuration, such as ``loader-thread/2@idle``.
 """
 
 import sys
@@ -29,10 +29,14 @@ class Few:
     cases: tuple[Case, ...]
     names: tuple[str, ...]
 
-    def ranked(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> list[tuple[int, Candidate]]:
+    def ranked(
+        self, configs: Iterable[str], workers: Iterable[int], quick: bool
+    ) -> list[tuple[int, Candidate]]:
         ranked = self.plan.ranked(configs, workers, quick)
         found = [(0, c) for _, c in ranked if c.key.partition("/")[2] in self.names]
-        assert {c.key.partition("/")[2] for _, c in found} == {*self.names}, "they have to be of the plan"
+        assert {c.key.partition("/")[2] for _, c in found} == {*self.names}, (
+            "they have to be of the plan"
+        )
         return found
 
     def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
@@ -46,8 +50,12 @@ def shortened(scenario: Scenario, names: Iterable[str]) -> Scenario:
     def little(amount: Amount | None) -> Amount | None:
         return amount and replace(amount, batches_per_worker=min(most, amount.batches_per_worker))
 
-    cases = tuple(replace(case, quick=little(case.quick or case.full)) for case in scenario.plan.cases)
-    return replace(scenario, quick=little(scenario.quick), plan=Few(scenario.plan, cases, tuple(names)))
+    cases = tuple(
+        replace(case, quick=little(case.quick or case.full)) for case in scenario.plan.cases
+    )
+    return replace(
+        scenario, quick=little(scenario.quick), plan=Few(scenario.plan, cases, tuple(names))
+    )
 
 
 def main(arguments: list[str]) -> int:

@@ -26,8 +26,8 @@ FINE = """
     def pairs(samples):
         return [(s["number"], s["squares"]) for s in samples], "as they are"
 """
-# Wants a package that the twins lack, and ones that they have. Each sample is what was asked for last: of two threads
-# at once, one is given the other's. The first process with threads is killed.
+# Wants a package that the twins lack, and ones that they have. Each sample is what was asked for
+# last: of two threads at once, one is given the other's. The first process with threads is killed.
 DIFFICULT = """
     # /// script
     # dependencies = ["torch", "xmltodict==1.0.4", "pywin32; sys_platform == 'win32'"]

@@ -46,7 +46,10 @@ def trials(results: Results, name: str) -> Iterator[Trial]:
 
 
 def alone(run: Analysis, *scenarios: Scenario) -> Analysis:
-    kept = [Scenario(**{each.name: getattr(s, each.name) for each in fields(Scenario)}) for s in scenarios]
+    kept = [
+        Scenario(**{each.name: getattr(s, each.name) for each in fields(Scenario)})
+        for s in scenarios
+    ]
     return analyse(replace(run.results, scenarios=kept))
 
 
@@ -90,7 +93,9 @@ def renamed(run: Analysis, name: str) -> Analysis:
 
 def rounds_of(seconds: float) -> Scenario:
     (like,) = simulated.blank().scenarios
-    return replace(like, rounds=[Round(number + 1, seconds, [], simulated.quiet()) for number in range(4)])
+    return replace(
+        like, rounds=[Round(number + 1, seconds, [], simulated.quiet()) for number in range(4)]
+    )
 
 
 class Page(HTMLParser):

@@ -1,4 +1,6 @@
-"""Endpoints without processes behind them, for the tests of the controller, and what else a measurement is given."""
+"""Endpoints without processes behind them, for the tests of the controller, and what else a
+measurement is given.
+"""
 
 import itertools
 from abc import ABC, abstractmethod
@@ -11,7 +13,14 @@ from tests.unit.bench import simulated
 
 
 def options(*scenarios: str, **more: object) -> Options:
-    usual = {"quick": True, "out": "out", "budget": 60.0, "workers": [2], "configs": [*CONFIGS], "twins": {}}
+    usual = {
+        "quick": True,
+        "out": "out",
+        "budget": 60.0,
+        "workers": [2],
+        "configs": [*CONFIGS],
+        "twins": {},
+    }
     return Options(scenarios=[*scenarios], **{**usual, **more})
 
 
@@ -27,7 +36,9 @@ def load(batch_size: int, batches_per_worker: int, turns: int = 1) -> Load:
 
 
 class Script(ABC):
-    """An endpoint whose trials give what `run` returns once they have had the turns that they were asked for."""
+    """An endpoint whose trials give what `run` returns once they have had the turns that they were
+    asked for.
+    """
 
     name = "scripted"
 
@@ -35,7 +46,9 @@ class Script(ABC):
         self.ran: list[dict] = []
         """The requests of the trials that have begun, with their configuration."""
         self.events: list[tuple[str, int]] = []
-        """(what a trial did, which in the order of imports): "import", "begin" (its warm-up), "turn" or "close"."""
+        """(what a trial did, which in the order of imports): "import", "begin" (its warm-up),
+        "turn" or "close".
+        """
         self.imported = itertools.count()
 
     def start(self, request: dict) -> "ScriptedTrial":

@@ -17,19 +17,24 @@ from ftbench.plan.waterfall import WaterfallPlan
 from ftbench.stats.analysis import analyse
 from ftrun import environment
 
-# A round has a mood that all of its trials share, and every trial one of its own: log-normal both, with
-# the spread that a quiet virtual machine has.
+# A round has a mood that all of its trials share, and every trial one of its own: log-normal both,
+# with the spread that a quiet virtual machine has.
 ROUND_NOISE = 0.10
 TRIAL_NOISE = 0.02
 
 
 def values(
-    rng: random.Random, candidates: list[Candidate], rounds: int, speed: Mapping[str, float], noise: float = TRIAL_NOISE
+    rng: random.Random,
+    candidates: list[Candidate],
+    rounds: int,
+    speed: Mapping[str, float],
+    noise: float = TRIAL_NOISE,
 ) -> dict[str, list[float]]:
     """One value a round for each candidate; `speed` is its true value, 100 for those not named."""
     moods = [rng.gauss(0, ROUND_NOISE) for _ in range(rounds)]
     return {
-        c.key: [speed.get(c.key, 100.0) * math.exp(mood + rng.gauss(0, noise)) for mood in moods] for c in candidates
+        c.key: [speed.get(c.key, 100.0) * math.exp(mood + rng.gauss(0, noise)) for mood in moods]
+        for c in candidates
     }
 
 
@@ -37,7 +42,9 @@ described = functools.cache(environment.describe)
 
 
 def blank(twin: str = "ft") -> model.Results:
-    """Return the record of a run of this interpreter without rounds: a twin's chain with one worker."""
+    """Return the record of a run of this interpreter without rounds: a twin's chain with one
+    worker.
+    """
     candidates = [c for _, c in WaterfallPlan().ranked((twin,), [1], quick=True)]
     found = {"endpoint": "python", **described()}
     options = model.Options(
@@ -87,11 +94,23 @@ def blank(twin: str = "ft") -> model.Results:
 
 def trial(candidate: Candidate, metrics: dict[str, float], **more: object) -> model.Trial:
     # A throughput has to be that of the turns.
-    turns = {"turn_seconds": [TRIAL["samples"] / metrics["throughput"]]} if "throughput" in metrics else {}
-    return from_json(model.Trial, {"candidate": candidate.key, "metrics": metrics, **TRIAL, **turns, **more})
+    turns = (
+        {"turn_seconds": [TRIAL["samples"] / metrics["throughput"]]}
+        if "throughput" in metrics
+        else {}
+    )
+    return from_json(
+        model.Trial, {"candidate": candidate.key, "metrics": metrics, **TRIAL, **turns, **more}
+    )
 
 
-QUIET = {"seconds": 1.0, "own_cpus": 1.0, "other_cpus": 0.0, "stolen_cpus": None, "throttled_seconds": 0.0}
+QUIET = {
+    "seconds": 1.0,
+    "own_cpus": 1.0,
+    "other_cpus": 0.0,
+    "stolen_cpus": None,
+    "throttled_seconds": 0.0,
+}
 TRIAL = {
     "samples": 32,
     "batches": 4,
@@ -118,7 +137,10 @@ def document(
     rng = random.Random(seed)
     result = copy.deepcopy(real)
     for scenario in result.scenarios:
-        measured = {metric: values(rng, scenario.candidates, rounds, speed or {}) for metric in scenario.metrics}
+        measured = {
+            metric: values(rng, scenario.candidates, rounds, speed or {})
+            for metric in scenario.metrics
+        }
         scenario.rounds = [
             model.Round(
                 number + 1,
@@ -142,6 +164,9 @@ def measured(values: dict[str, dict[str, list[float]]], pairs: list[Pair]) -> mo
     candidates = [Candidate(*key.split("/")[:2], int(key.split("/")[2])) for key in first]
     rounds = []
     for number in range(len(next(iter(first.values())))):
-        of = {c: {metric: by_key[c.key][number] for metric, by_key in values.items()} for c in candidates}
+        of = {
+            c: {metric: by_key[c.key][number] for metric, by_key in values.items()}
+            for c in candidates
+        }
         rounds.append(model.Round(number + 1, 1.0, [trial(c, of[c]) for c in candidates], quiet()))
     return replace(like, metrics=[*values], candidates=candidates, pairs=pairs, rounds=rounds)

@@ -10,7 +10,9 @@ from ftbench.stats.turns import FEWEST_TURNS
 
 
 def half_width(number: int, seconds: float, candidates: int, costs: Costs, at_once: int) -> float:
-    """Of the interval that so many turns a process give in the time, from the two levels' variances."""
+    """Of the interval that so many turns a process give in the time, from the two levels'
+    variances.
+    """
     trial = costs.imports / at_once + costs.warm_up + number * costs.turn
     rounds = math.floor(seconds / (candidates * trial))
     if rounds < 3:
@@ -20,7 +22,9 @@ def half_width(number: int, seconds: float, candidates: int, costs: Costs, at_on
 
 
 @pytest.mark.parametrize("seconds", [60, 150, 600, 3600])
-@pytest.mark.parametrize("imports, warm_up, turn", [(3.0, 1.0, 0.35), (0.5, 0.2, 0.35), (20.0, 5.0, 0.1), (3, 1, 5)])
+@pytest.mark.parametrize(
+    "imports, warm_up, turn", [(3.0, 1.0, 0.35), (0.5, 0.2, 0.35), (20.0, 5.0, 0.1), (3, 1, 5)]
+)
 def test_no_other_number_of_turns_gives_a_narrower_interval(seconds, imports, warm_up, turn):
     costs = Costs(imports, warm_up, turn)
     widths = {n: half_width(n, seconds, 5, costs, 2) for n in range(FEWEST_TURNS, MOST_TURNS + 1)}
@@ -41,4 +45,8 @@ def test_where_starting_is_dear_processes_have_more_turns():
 
 
 def test_without_time_for_any_there_are_the_fewest():
-    assert turns(0.0, 5, Costs(3.0, 1.0, 0.35), 2) == turns(-9.0, 5, Costs(3.0, 1.0, 0.35), 2) == FEWEST_TURNS
+    assert (
+        turns(0.0, 5, Costs(3.0, 1.0, 0.35), 2)
+        == turns(-9.0, 5, Costs(3.0, 1.0, 0.35), 2)
+        == FEWEST_TURNS
+    )

@@ -1,4 +1,6 @@
-"""Scenarios with cases: who is measured under which, what trials are asked for, what is left out."""
+"""Scenarios with cases: who is measured under which, what trials are asked for, what is left
+out.
+"""
 
 import time
 from dataclasses import replace
@@ -19,7 +21,9 @@ CASES = (
     Case("64-KiB", "64 KiB samples", {"rows": 16}, 65536, sample_bytes=65536, full=Amount(256, 4)),
     Case("4-MiB", "4 MiB samples", {"rows": 1024}, 4 << 20, sample_bytes=4 << 20),
 )
-SCENARIO = replace(SCENARIOS["pillow"], case_axis="sample size", case_unit="bytes", plan=grid(CASES))
+SCENARIO = replace(
+    SCENARIOS["pillow"], case_axis="sample size", case_unit="bytes", plan=grid(CASES)
+)
 
 
 class Endpoint(Script):
@@ -35,7 +39,11 @@ class Endpoint(Script):
 
 
 def rounds(endpoint: Endpoint, ranked: list) -> list:
-    work = Work(SCENARIO, {"64-KiB": load(256, 4), "4-MiB": load(8, 3)}, {"64-KiB": ["small"], "4-MiB": ["large"]})
+    work = Work(
+        SCENARIO,
+        {"64-KiB": load(256, 4), "4-MiB": load(8, 3)},
+        {"64-KiB": ["small"], "4-MiB": ["large"]},
+    )
     with Interruption() as interruption:
         controller = Controller(work, {"ft": endpoint, "gil": endpoint}, Silent(), interruption, 1)
         return list(controller.rounds(ranked, time.monotonic() + 600, 0.001, 1))
@@ -50,7 +58,9 @@ def test_entries_with_cases_and_workers_of_their_own():
     a = Side("ft", "loader-thread", case="200-ms", workers=64)
     b = Side("ft", "loader-thread", case="200-ms")
     c = Side("ft", "loader-thread", case="5-ms")
-    plan = ComparisonPlan((Comparison(a, b, "waiting", asked=True), Comparison(b, c), Comparison(Side("gil", "loop"))))
+    plan = ComparisonPlan(
+        (Comparison(a, b, "waiting", asked=True), Comparison(b, c), Comparison(Side("gil", "loop")))
+    )
     ranked = plan.ranked(CONFIGS, [1, 2], quick=False)
     candidates = [c for _, c in ranked]
     assert {c.key for c in candidates} == {
@@ -74,7 +84,10 @@ def test_trials_get_what_belongs_to_their_case():
     ranked = SCENARIO.plan.ranked(CONFIGS, [2], quick=False)
     (only,) = rounds(endpoint, ranked)
     assert {trial.candidate for trial in only.trials} == {c.key for _, c in ranked}
-    found = {(r["case"], r["paths"][0], r["batch_size"], r["batches"], r["parameters"]["rows"]) for r in endpoint.ran}
+    found = {
+        (r["case"], r["paths"][0], r["batch_size"], r["batches"], r["parameters"]["rows"])
+        for r in endpoint.ran
+    }
     assert found == {("64-KiB", "small", 256, 8, 16), ("4-MiB", "large", 8, 6, 1024)}
     names = {*Task.__dataclass_fields__, "patience", "hash_seed"}
     assert all(name in names for r in endpoint.ran for name in r)
@@ -97,12 +110,17 @@ def test_samples_are_compared_within_a_case():
 def test_a_scenario_that_cannot_run_says_why():
     ranked = SCENARIO.plan.ranked(CONFIGS, [2], quick=False)
     with pytest.raises(Unavailable, match="no GPU"):
-        rounds(Endpoint(unavailable="no GPU is visible: start the container with --gpus all"), ranked)
+        rounds(
+            Endpoint(unavailable="no GPU is visible: start the container with --gpus all"), ranked
+        )
 
 
 def test_amounts_of_a_case_and_of_the_scenario():
     assert SCENARIO.amount(False, CASES[0]) == SCENARIO.amount(True, CASES[0]) == Amount(256, 4)
-    assert SCENARIO.amount(True, CASES[1]) == SCENARIO.quick and SCENARIO.amount(False, CASES[1]) == SCENARIO.full
+    assert (
+        SCENARIO.amount(True, CASES[1]) == SCENARIO.quick
+        and SCENARIO.amount(False, CASES[1]) == SCENARIO.full
+    )
     assert SCENARIO.case("4-MiB") is CASES[1] and SCENARIOS["pillow"].case("").parameters == {}
     with pytest.raises(KeyError, match="'x'"):
         SCENARIO.case("x")
@@ -114,7 +132,9 @@ def test_a_process_measures_all_cases_and_each_candidate_gets_its_own_result():
     class Inside(Endpoint):
         def run(self, request: dict) -> dict:
             asked.append(request)
-            first, *others = (super(Inside, self).run(each) for each in (request, *request["others"]))
+            first, *others = (
+                super(Inside, self).run(each) for each in (request, *request["others"])
+            )
             return {**first, "others": others}
 
     work = Work(
@@ -130,7 +150,9 @@ def test_a_process_measures_all_cases_and_each_candidate_gets_its_own_result():
     one_each = work.gather(ranked)
     assert [c.case for _, c in one_each] == ["64-KiB", "64-KiB"] and len(ranked) == 4
     with Interruption() as interruption:
-        controller = Controller(work, dict.fromkeys(("ft", "gil"), Inside()), Silent(), interruption, 1)
+        controller = Controller(
+            work, dict.fromkeys(("ft", "gil"), Inside()), Silent(), interruption, 1
+        )
         (only,) = controller.rounds(one_each, time.monotonic() + 600, 0.001, 1)
     assert {trial.candidate: trial.first_batch for trial in only.trials} == {
         f"{who}/2@{case}": rows

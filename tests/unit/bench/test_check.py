@@ -1,4 +1,6 @@
-"""A results.json that was cut short, breaks the schema or refers to nothing is refused, and the message says where."""
+"""A results.json that was cut short, breaks the schema or refers to nothing is refused, and the
+message says where.
+"""
 
 import copy
 import json
@@ -39,7 +41,9 @@ def test_keys_of_other_versions_are_ignored(document, tmp_path):
 KEPT = CHECKOUT / "docs/results/2026-11-28-quick-2-cpus"
 
 
-@pytest.mark.parametrize("path", sorted(KEPT.parent.glob("*/results.json")), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize(
+    "path", sorted(KEPT.parent.glob("*/results.json")), ids=lambda path: path.parent.name
+)
 def test_every_kept_run_is_read(path):
     assert len(analyse(load(path)).waterfalls) >= 1
 
@@ -62,7 +66,9 @@ EDITS = [
     ("scenario twice", lambda r: r.scenarios.append(first(r)), "scenario pillow is listed twice"),
     (
         "stranger compared",
-        lambda r: first(r).pairs.append(documents.replace(first(r).pairs[0], numerator="ft/loop/99")),
+        lambda r: first(r).pairs.append(
+            documents.replace(first(r).pairs[0], numerator="ft/loop/99")
+        ),
         "ft/loop/99 is compared, and was not measured in every round",
     ),
     (
@@ -72,35 +78,65 @@ EDITS = [
     ),
     ("other ranks", lambda r: setattr(first(r), "ranks", 2), "its ranks are not those of the run"),
     ("round lost", lambda r: first(r).rounds.pop(0), "round 1 is missing"),
-    ("trial twice", lambda r: first(r).rounds[0].trials.append(trial(r)), "round 1: .* is listed twice"),
+    (
+        "trial twice",
+        lambda r: first(r).rounds[0].trials.append(trial(r)),
+        "round 1: .* is listed twice",
+    ),
     ("trial lost", lambda r: first(r).rounds[1].trials.pop(), "was not measured in every round"),
-    ("candidate twice", lambda r: first(r).candidates.append(first(r).candidates[0]), "listed twice"),
-    ("metric unknown", lambda r: first(r).metrics.append("happiness"), "metric 'happiness' is unknown"),
+    (
+        "candidate twice",
+        lambda r: first(r).candidates.append(first(r).candidates[0]),
+        "listed twice",
+    ),
+    (
+        "metric unknown",
+        lambda r: first(r).metrics.append("happiness"),
+        "metric 'happiness' is unknown",
+    ),
     ("metric lost", lambda r: trial(r).metrics.pop("throughput"), "throughput of .* is missing"),
-    ("beyond floats", lambda r: trial(r).metrics.update(throughput=1e308), "throughput of .* is no measurement"),
+    (
+        "beyond floats",
+        lambda r: trial(r).metrics.update(throughput=1e308),
+        "throughput of .* is no measurement",
+    ),
     (
         "variant unknown",
         lambda r: first(r).candidates.append(Candidate("ft", "magic", 1)),
         "variant 'magic' is unknown",
     ),
-    ("case unknown", lambda r: first(r).candidates.append(Candidate("ft", "loop", 1, "x")), "no case 'x'"),
-    ("waterfall of nothing", lambda r: setattr(r.waterfalls[0], "scenario", "none"), "a waterfall is of none"),
+    (
+        "case unknown",
+        lambda r: first(r).candidates.append(Candidate("ft", "loop", 1, "x")),
+        "no case 'x'",
+    ),
+    (
+        "waterfall of nothing",
+        lambda r: setattr(r.waterfalls[0], "scenario", "none"),
+        "a waterfall is of none",
+    ),
     (
         "curve",
-        lambda r: trial(r).distributions.update(loss=Distribution("nats", [2.0], Over("step", [1.0, 2.0]))),
+        lambda r: trial(r).distributions.update(
+            loss=Distribution("nats", [2.0], Over("step", [1.0, 2.0]))
+        ),
         "loss of .* is no curve",
     ),
 ]
 
 
-@pytest.mark.parametrize("change, message", [pytest.param(*e[1:], id=e[0].replace(" ", "-")) for e in EDITS])
+@pytest.mark.parametrize(
+    "change, message", [pytest.param(*e[1:], id=e[0].replace(" ", "-")) for e in EDITS]
+)
 def test_a_key_that_refers_to_nothing_is_named(document, tmp_path, change, message):
     edited = copy.deepcopy(document)
     change(edited)
     with pytest.raises(Inconsistent, match=message):
         check_keys(edited)
     (tmp_path / "results.json").write_text(json.dumps(as_json(edited)))
-    with pytest.raises(ResultsError, match="can be trusted: .*Restore the file, use the bench that wrote it"):
+    with pytest.raises(
+        ResultsError, match="can be trusted: .*Restore the file, use the bench that wrote it"
+    ):
         load(tmp_path)
 
 
@@ -120,7 +156,9 @@ def test_every_cut_is_told(document, tmp_path):
     lengths = [0, 1, 2, 100, len(text) - 3, text.index(": null") + 4]
     for length in [*lengths, *(rng.randrange(3, len(text) - 3) for _ in range(300))]:
         path.write_text(text[:length])
-        with pytest.raises(ResultsError, match="is not JSON: .* If it was cut short, copy it again"):
+        with pytest.raises(
+            ResultsError, match="is not JSON: .* If it was cut short, copy it again"
+        ):
             load(path)
 
 
@@ -131,7 +169,10 @@ def test_every_cut_is_told(document, tmp_path):
         (b"[]", "schema version None"),
         (b'{"schema_version": 99}', "schema version 99"),
         (b'{"schema_version": 8}', "breaks the schema"),
-        (b'{"schema_version": 7}', "this bench reads 8: use the bench that wrote it, or repeat the run"),
+        (
+            b'{"schema_version": 7}',
+            "this bench reads 8: use the bench that wrote it, or repeat the run",
+        ),
         (b"\xff\xfe\x00", "cannot read"),
         (b"{} trailing", "not JSON"),
         (b"null", "schema version None"),
@@ -152,13 +193,18 @@ def test_what_is_no_results_file(tmp_path, content, message):
 
 
 @pytest.mark.parametrize(
-    "number, message", [("9" * 400, "int too large"), ("1e999", "Out of range float"), ("NaN", "Out of range float")]
+    "number, message",
+    [("9" * 400, "int too large"), ("1e999", "Out of range float"), ("NaN", "Out of range float")],
 )
 @pytest.mark.parametrize("key", ["seconds", "throughput"])
 def test_numbers_that_no_float_holds(document, tmp_path, key, number, message):
-    text, count = re.subn(rf'("{key}": )[0-9.]+', rf"\g<1>{number}", json.dumps(as_json(document)), count=1)
+    text, count = re.subn(
+        rf'("{key}": )[0-9.]+', rf"\g<1>{number}", json.dumps(as_json(document)), count=1
+    )
     (tmp_path / "results.json").write_text(text)
-    with pytest.raises(ResultsError, match=message if number[0] != "9" or key == "throughput" else "trusted"):
+    with pytest.raises(
+        ResultsError, match=message if number[0] != "9" or key == "throughput" else "trusted"
+    ):
         load(tmp_path / "results.json")
     assert count
 
@@ -173,7 +219,12 @@ def test_directories_are_looked_into(document, tmp_path):
     (tmp_path / "20261121-120000").mkdir()
     (tmp_path / "20261121-120000/results.json").write_text(json.dumps(as_json(document)))
     (tmp_path / "latest").symlink_to("20261121-120000")
-    assert load(tmp_path / "20261121-120000") == load(tmp_path / "latest") == load(tmp_path) == document
+    assert (
+        load(tmp_path / "20261121-120000")
+        == load(tmp_path / "latest")
+        == load(tmp_path)
+        == document
+    )
     with pytest.raises(ResultsError, match="holds no results.json"):
         find(tmp_path / "..")
     with pytest.raises(ResultsError, match="cannot read .*: No such file"):

@@ -15,7 +15,9 @@ from tests.programs import completed
 
 @pytest.fixture
 def refused(capsys, tmp_path):
-    """Runs the command in this process, which refuses its arguments and leaves nothing; returns what it says."""
+    """Runs the command in this process, which refuses its arguments and leaves nothing; returns
+    what it says.
+    """
 
     def run(*arguments: object, out: object = tmp_path / "out") -> str:
         try:
@@ -39,7 +41,9 @@ def test_a_refusal_is_an_exit_status_and_a_line(run_bench, tmp_path):
 @pytest.mark.slow
 def test_data_that_cannot_be_used(refused, photos, tmp_path):
     assert "does not exist" in refused("--data", tmp_path / "none")
-    assert "--data is for images, which none of peers-memory reads" in refused("peers-memory", "--data", photos)
+    assert "--data is for images, which none of peers-memory reads" in refused(
+        "peers-memory", "--data", photos
+    )
     (tmp_path / "data").mkdir()
     (tmp_path / "data/readme.txt").write_text("no image")
     said = refused("--data", tmp_path / "data")
@@ -94,14 +98,21 @@ def test_a_twin_that_is_no_python(refused, twin, where, word):
 
 
 def test_a_python_without_the_packages(refused, twin, tmp_path):
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
-    assert str(tmp_path / "bare/bin/python") in refused("--twin", f"{twin}={tmp_path / 'bare/bin/python'}")
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True
+    )
+    assert str(tmp_path / "bare/bin/python") in refused(
+        "--twin", f"{twin}={tmp_path / 'bare/bin/python'}"
+    )
 
 
 @pytest.mark.parametrize(
     "arguments, word",
     [
-        (["contention", "--batch-size", "8"], "--batch-size is for what loads batches; contention loads nothing"),
+        (
+            ["contention", "--batch-size", "8"],
+            "--batch-size is for what loads batches; contention loads nothing",
+        ),
         (["--workers", "0"], "'0' is not a positive whole number"),
         (["--workers", "2,x"], "'x'"),
         (["--batch-size", "-1"], "positive whole number"),
@@ -109,7 +120,10 @@ def test_a_python_without_the_packages(refused, twin, tmp_path):
             (["--ranks", given], f"'{given}' is not a whole number from 1 to 1024")
             for given in ("0", "-1", "x", "1025")
         ),
-        (["memory", "--ranks", "2"], "here one has to measure: memory: it follows the memory of one process"),
+        (
+            ["memory", "--ranks", "2"],
+            "here one has to measure: memory: it follows the memory of one process",
+        ),
         (["--rounds", "1.5"], "positive whole number"),
         (["--budget", "soon"], "number of seconds"),
         (["--precision", "0"], "is not a precision"),
@@ -149,7 +163,18 @@ def test_ctrl_c_before_the_run_is_a_line(monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_a_budget_that_is_too_short_is_refused(run_bench, twin, tmp_path):
-    given = ["text", "--quick", "--configs", twin, "--workers", 1, "--budget", 1, "--out", tmp_path / "out"]
+    given = [
+        "text",
+        "--quick",
+        "--configs",
+        twin,
+        "--workers",
+        1,
+        "--budget",
+        1,
+        "--out",
+        tmp_path / "out",
+    ]
     done = run_bench(*given)
     assert done.returncode == 2 and done.stdout == "" and not (tmp_path / "out").exists()
     why = "--budget 1 is too short for the 9 processes that a verdict needs: they need "
@@ -171,12 +196,19 @@ def test_list(capsys):
     (whole,) = [line.split() for line in printed if line.startswith("all ")]
     assert int(whole[1]) > 60 and int(whole[3]) < int(whole[1])
     assert [s.name for s in parse(["all"]).scenarios] == list(SCENARIOS)
-    assert name == "pillow" and unit == "min" and 0 < int(quick) < int(full) and "threads or processes?" in first
+    assert (
+        name == "pillow"
+        and unit == "min"
+        and 0 < int(quick) < int(full)
+        and "threads or processes?" in first
+    )
     # A group with its members.
     peers = [scenario.name for scenario in SCENARIOS.values() if scenario.group == "peers"]
     at = next(number for number, line in enumerate(printed) if line.startswith("peers "))
     listed = printed[at + 1 : printed.index("", at)]
-    assert [line.split()[0] for line in listed] == peers and all(line.startswith("  ") for line in listed)
+    assert [line.split()[0] for line in listed] == peers and all(
+        line.startswith("  ") for line in listed
+    )
 
 
 @pytest.mark.parametrize(
@@ -194,7 +226,11 @@ def test_help_teaches(run_bench, module, words):
 
 def test_options_may_stand_among_scenarios():
     given = parse(["--quick", "pillow", "--workers", "4,1"])
-    assert (given.quick, [s.name for s in given.scenarios], given.workers) == (True, ["pillow"], [1, 4])
+    assert (given.quick, [s.name for s in given.scenarios], given.workers) == (
+        True,
+        ["pillow"],
+        [1, 4],
+    )
     assert [s.name for s in parse(["pillow", "pillow"]).scenarios] == ["pillow"]
     assert [s.name for s in parse([]).scenarios] == ["pillow", "text"]
     assert (parse([]).precision, parse(["--precision", "7.5%"]).precision) == (0.05, 0.075)
@@ -207,6 +243,8 @@ def test_importing_bench_and_its_help_load_no_library():
         "print(sorted({'torch', 'matplotlib', 'scipy'} & set(sys.modules)))"
     )
     done = completed(
-        [sys.executable, "-c", code], cwd=os.getcwd(), env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        [sys.executable, "-c", code],
+        cwd=os.getcwd(),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert done.stdout == "[]\n", done.stderr

@@ -1,4 +1,6 @@
-"""Two runs side by side: changes that are there are found, noise is called noise, and the exit status says which."""
+"""Two runs side by side: changes that are there are found, noise is called noise, and the exit
+status says which.
+"""
 
 import copy
 import json
@@ -49,9 +51,17 @@ def test_a_candidate_that_became_faster_is_found(document):
     said = compared(comparison, ("a", document), ("b", document))
     assert "changed   " in said and "changed beyond the noise" in said.splitlines()[-1]
     # Its absolute value is there too; noise of whole rounds is in that.
-    (value,) = [c for c in comparison.changes if not c.is_ratio and c.metric == "throughput" and c.ratio > 1.25]
+    (value,) = [
+        c
+        for c in comparison.changes
+        if not c.is_ratio and c.metric == "throughput" and c.ratio > 1.25
+    ]
     assert value.better and "faster" in describe(value)
-    (memory,) = [c for c in comparison.changes if not c.is_ratio and c.metric == "memory_mib" and c.ratio > 1.25]
+    (memory,) = [
+        c
+        for c in comparison.changes
+        if not c.is_ratio and c.metric == "memory_mib" and c.ratio > 1.25
+    ]
     assert not memory.better and "more memory" in describe(memory)
 
 
@@ -98,19 +108,30 @@ def test_what_differs_is_said_and_other_work_is_not_compared(document):
         "Another Processor",
     ) in comparison.differences
     assert any(what.endswith(": numpy") and y == "9.9" for what, _, y in comparison.differences)
-    assert any(what.endswith(": MIMALLOC_PURGE_DELAY") and y == "77" for what, _, y in comparison.differences)
+    assert any(
+        what.endswith(": MIMALLOC_PURGE_DELAY") and y == "77"
+        for what, _, y in comparison.differences
+    )
     said = compared(comparison, ("a", a), ("b", b))
     assert "B is incomplete: interrupted" in said and "1 of 5 rounds were disturbed" in said
     assert "different machines" in said
-    assert f"not the same work: batch size is {a.scenarios[0].load.batch_size} in A and 77 in B" in said
+    assert (
+        f"not the same work: batch size is {a.scenarios[0].load.batch_size} in A and 77 in B"
+        in said
+    )
     assert comparison.changes == [] and "Nothing could be compared" in said
 
 
 def test_both_cases_of_a_ratio_need_equal_work(document):
     like = document.scenarios[0]
     side = Side("ft", "loader-thread", 1)
-    plan = ComparisonPlan((Comparison(replace(side, case="64-KiB"), replace(side, case="512-KiB")),), documents.SIZES)
-    a, b = (replace(document, scenarios=[documents.scenario(like, "x", documents.SIZES, plan=plan)]) for _ in "ab")
+    plan = ComparisonPlan(
+        (Comparison(replace(side, case="64-KiB"), replace(side, case="512-KiB")),), documents.SIZES
+    )
+    a, b = (
+        replace(document, scenarios=[documents.scenario(like, "x", documents.SIZES, plan=plan)])
+        for _ in "ab"
+    )
     assert sum(c.is_ratio for c in compare(a, b).changes) == 2
     b.scenarios[0].cases[1].load.batch_size = 77
     assert {c.what for c in compare(a, b).changes} == {"ft loader threads x1 (64-KiB)"}
@@ -134,7 +155,10 @@ def test_what_is_planned_from_measured_times_forbids_nothing(document):
     other = copy.deepcopy(b)
     other.options.collate_fn = "padded"
     refused = compare(a, other)
-    assert refused.changes == [] and "collate_fn is torch's in A and padded in B" in refused.left_out[0][1]
+    assert (
+        refused.changes == []
+        and "collate_fn is torch's in A and padded in B" in refused.left_out[0][1]
+    )
     larger, another = copy.deepcopy(b), copy.deepcopy(b)
     larger.scenarios[0].load.batch_size = 77
     another.scenarios[0].description = "samples of /x/b.py:train"
@@ -171,7 +195,10 @@ def test_scenarios_and_candidates_of_one_run_alone(document):
     mine.pairs = [p for p in mine.pairs if gone not in (p.numerator, p.denominator)]
     comparison = compare(a, b)
     assert ("another", "measured in B alone") in comparison.left_out
-    assert any("loader threads" in what and why == "measured in A alone" for what, why in comparison.left_out)
+    assert any(
+        "loader threads" in what and why == "measured in A alone"
+        for what, why in comparison.left_out
+    )
     assert not any("threads" in c.what for c in comparison.changes) and comparison.changes
 
 
@@ -194,12 +221,19 @@ def save(tmp_path):
 
 @pytest.mark.slow
 def test_the_command_and_its_exit_status(run_bench, document, save, tmp_path, capsys):
-    a, b = save("a", simulated(document, 1, 8)), save("b", simulated(document, 2, 8, {thread(document): 200.0}))
+    a, b = (
+        save("a", simulated(document, 1, 8)),
+        save("b", simulated(document, 2, 8, {thread(document): 200.0})),
+    )
     assert cli.main(["compare", str(a), str(a)]) == 0
     same = capsys.readouterr().out
     assert "differ in nothing" in same and "none changed beyond the noise" in same
     changed = run_bench("compare", a / "results.json", b)
-    assert changed.returncode == 1 and "changed beyond the noise" in changed.stdout and changed.stderr == ""
+    assert (
+        changed.returncode == 1
+        and "changed beyond the noise" in changed.stdout
+        and changed.stderr == ""
+    )
     (tmp_path / "cut").mkdir()
     (tmp_path / "cut/results.json").write_text((a / "results.json").read_text()[:5000])
     for arguments, word in (

@@ -4,7 +4,13 @@ import pytest
 
 from ftbench.plan.candidates import CONFIGS, Candidate, listed, reduce, worker_counts
 from ftbench.plan.case import Case
-from ftbench.plan.comparisons import EFFECT_OF_THE_GIL, USUAL, ComparisonPlan, grid, with_every_count
+from ftbench.plan.comparisons import (
+    EFFECT_OF_THE_GIL,
+    USUAL,
+    ComparisonPlan,
+    grid,
+    with_every_count,
+)
 from ftbench.scenarios import SCENARIOS
 
 CASES = (Case("a", "first"), Case("b", "second"), Case("c", "third"))
@@ -33,14 +39,20 @@ def test_the_first_comparison_of_all_cases_outlives_the_others_of_the_first():
 def test_candidates_that_are_left_out_are_named_together():
     threads = [Candidate("ft", "loader-thread", n, case) for n in (16, 2, 4) for case in "ab"]
     some = [*threads, Candidate("gil", "loader-process", 4, "b"), Candidate("ft", "serial", 0, "a")]
-    assert listed(some, {"a", "b"}) == "ft loader threads x2, x4, x16; gil loader processes x4 (b); ft no workers (a)"
+    assert (
+        listed(some, {"a", "b"})
+        == "ft loader threads x2, x4, x16; gil loader processes x4 (b); ft no workers (a)"
+    )
     alone = [Candidate("ft", "serial", 0), Candidate("ft", "bare-thread", 1)]
     assert listed(alone, {""}) == "ft no workers; ft bare threads x1"
 
 
 def test_quick_has_the_quick_comparisons_under_the_quick_cases():
     ranked = PLAN.ranked(CONFIGS, [2], quick=True)
-    assert {(c.config, c.variant) for _, c in ranked} == {("ft", "loader-thread"), ("gil", "loader-process")}
+    assert {(c.config, c.variant) for _, c in ranked} == {
+        ("ft", "loader-thread"),
+        ("gil", "loader-process"),
+    }
     assert {c.case for _, c in ranked} == {"a", "c"}
 
 
@@ -51,7 +63,11 @@ def test_every_count_if_asked_for_and_the_ends_of_the_curve_longest():
     kept, _ = reduce(ranked, 4)
     assert {c.workers for c in kept} == {2, 64}
     assert {c.workers for _, c in plan.ranked(CONFIGS, [2, 8, 64], quick=True)} == {2, 64}
-    assert [p.numerator.rpartition("/")[2] for p in plan.pairs(c for _, c in ranked)] == ["64@a", "8@a", "2@a"]
+    assert [p.numerator.rpartition("/")[2] for p in plan.pairs(c for _, c in ranked)] == [
+        "64@a",
+        "8@a",
+        "2@a",
+    ]
 
 
 @pytest.mark.parametrize("configs", [("gil",), ("ft",), ("ft-gil",), ("ft-gil", "ft")])
@@ -81,7 +97,8 @@ def test_nothing_for_configurations_of_nothing():
 def test_pairs_are_of_candidates_that_some_configurations_can_measure(scenario, configs, quick):
     candidates = [c for _, c in scenario.plan.ranked(configs, scenario.workers(4), quick)]
     keys = {c.key for c in candidates}
-    assert bool(candidates) is (scenario.name != "peers-spdl-io" or "ft" in configs)  # a peer of the ft twin alone
+    # a peer of the ft twin alone
+    assert bool(candidates) is (scenario.name != "peers-spdl-io" or "ft" in configs)
     assert len(keys) == len(candidates) and {c.config for c in candidates} <= set(configs)
     for pair in scenario.plan.pairs(candidates):
         assert {pair.numerator, pair.denominator} <= keys
@@ -124,7 +141,11 @@ def test_middle_worker_counts_are_given_up_first_and_the_headline_never():
     kept, dropped = reduce(ranked, 12)
     assert {c.workers for c in kept} == {1, 8}
     kept, dropped = reduce(ranked, 1)
-    assert {c.key for c in kept} == {"gil/loader-process/8", "ft/loader-thread/8", "ft-gil/loader-thread/8"}
+    assert {c.key for c in kept} == {
+        "gil/loader-process/8",
+        "ft/loader-thread/8",
+        "ft-gil/loader-thread/8",
+    }
     assert len(kept) + len(dropped) == len(ranked)
 
 
@@ -138,7 +159,12 @@ def test_who_takes_long_is_given_up_for_good():
 def test_pairs_hold_only_what_was_measured_and_the_headline_comes_first():
     found = GRID.pairs(c for _, c in GRID.ranked(CONFIGS, [1, 2], quick=False))
     assert [p.kind for p in found[:2]] == ["headline", "headline"]
-    assert found[0].numerator == "ft/loader-thread/2" and found[0].denominator == "gil/loader-process/2"
+    assert (
+        found[0].numerator == "ft/loader-thread/2"
+        and found[0].denominator == "gil/loader-process/2"
+    )
     kinds = {p.kind for p in found}
     assert kinds == {"headline", "gil", "build", "method", "scaling"}
-    assert {p.kind for p in GRID.pairs(c for _, c in GRID.ranked(("gil",), [2], quick=False))} == {"method"}
+    assert {p.kind for p in GRID.pairs(c for _, c in GRID.ranked(("gil",), [2], quick=False))} == {
+        "method"
+    }

@@ -64,7 +64,9 @@ def make():
 
         def build(endpoint: Scripted, seed: int = 0) -> Controller:
             work = Work(SCENARIOS["pillow"], {"": load(4, 3)}, {"": ["a.jpg"]})
-            controller = Controller(work, {"ft": endpoint, "gil": endpoint}, Silent(), interruption, seed)
+            controller = Controller(
+                work, {"ft": endpoint, "gil": endpoint}, Silent(), interruption, seed
+            )
             controller.interruption = interruption
             return controller
 
@@ -131,7 +133,8 @@ def test_nobody_comes_back_who_has_missed_a_round(make, clock):
             self.seconds = 0.02 if len(self.ran) <= len(RANKED) else 0.001
             return super().run(request)
 
-    # The first round takes all of the time but a little, which the quick second one leaves plenty of.
+    # The first round takes all of the time but a little, which the quick second one leaves plenty
+    # of.
     rounds = list(make(Slower()).rounds(RANKED, 0.02 * len(RANKED) + 0.3, 0.02, None))
     seats = [set(keys(r)) for r in rounds[:3]]
     assert len(seats[0]) > len(seats[1]) >= len(seats[2]) and seats[2] <= seats[1]
@@ -172,7 +175,11 @@ def test_who_fails_once_has_another_try_in_the_same_round(make, turns):
         False,
     )
     (again,) = controller.rounds(RANKED, time.monotonic() + 60, 0.001, 1)
-    assert set(controller.failed) == {candidate} and candidate.key not in keys(again) and len(again.trials) == n - 1
+    assert (
+        set(controller.failed) == {candidate}
+        and candidate.key not in keys(again)
+        and len(again.trials) == n - 1
+    )
 
 
 def test_what_was_said_is_said_once(make, monkeypatch):
@@ -195,7 +202,10 @@ def test_nobody_waits_for_the_like_of_those_that_hang(make):
     all_of_them, endpoint = True, Hanging()
     with pytest.raises(TrialFailed, match="it hangs"):
         make(endpoint).warm_up([c for _, c in RANKED])
-    assert sorted(VARIANTS[request["variant"]].processes for request in endpoint.ran) == [False, True]
+    assert sorted(VARIANTS[request["variant"]].processes for request in endpoint.ran) == [
+        False,
+        True,
+    ]
     all_of_them, endpoint = False, Hanging()
     controller = make(endpoint)
     (only,) = controller.rounds(RANKED, time.monotonic() + 60, 0.001, 1)
@@ -235,14 +245,20 @@ def test_trials_take_turns_in_a_new_order_each_time(make):
     endpoint = Scripted()
     (only,) = in_turns(make, endpoint, 3).rounds(RANKED, time.monotonic() + 60, 0.001, 1)
     n = len(RANKED)
-    assert set(keys(only)) == {c.key for _, c in RANKED} and {r["turns"] for r in endpoint.ran} == {3}
-    # All import, then all begin, before the first has its turn; nobody has a second one before all have had a first.
+    assert set(keys(only)) == {c.key for _, c in RANKED} and {r["turns"] for r in endpoint.ran} == {
+        3
+    }
+    # All import, then all begin, before the first has its turn; nobody has a second one before all
+    # have had a first.
     begun = [(what, place) for what in ("import", "begin") for place in range(n)]
     assert endpoint.events[: 2 * n] == begun
     turns = endpoint.events[2 * n : 5 * n]
     assert all(what == "turn" for what, _ in turns)
     orders = [[place for _, place in turns[n * k : n * (k + 1)]] for k in range(3)]
-    assert all(sorted(order) == list(range(n)) for order in orders) and len(set(map(tuple, orders))) == 3
+    assert (
+        all(sorted(order) == list(range(n)) for order in orders)
+        and len(set(map(tuple, orders))) == 3
+    )
     assert sorted(endpoint.events[5 * n :]) == [("close", place) for place in range(n)]
 
 
@@ -265,9 +281,13 @@ def test_who_fails_in_a_round_of_turns_is_ended_and_the_others_have_theirs(make,
     endpoint, n = Scripted(fail_at=fail_at), len(RANKED)
     controller = in_turns(make, endpoint, 3)
     (only,) = controller.rounds(RANKED, time.monotonic() + 60, 0.001, 1)
-    assert len(controller.failed) == 1 and set(keys(only)) == {c.key for _, c in RANKED if c not in controller.failed}
+    assert len(controller.failed) == 1 and set(keys(only)) == {
+        c.key for _, c in RANKED if c not in controller.failed
+    }
     turns = [place for what, place in endpoint.events if what == "turn"]
-    assert sorted(turns) == sorted(place for place in range(n) if place != fail_at - 1 for _ in range(3))
+    assert sorted(turns) == sorted(
+        place for place in range(n) if place != fail_at - 1 for _ in range(3)
+    )
     # Its second try ends as the first.
     assert sorted(place for what, place in endpoint.events if what == "close") == list(range(n + 1))
 
@@ -330,7 +350,11 @@ def test_warm_up_runs_one_trial_of_each_twin_and_tells_what_it_cost(make, monkey
     class Timed(Script):
         """Seconds of the imports, the warm-up and each turn, by configuration."""
 
-        seconds: ClassVar = {"gil": (3.0, 1.0, 0.5), "ft": (2.0, 1.5, 0.25), "ft-gil": (2.0, 1.5, 0.25)}
+        seconds: ClassVar = {
+            "gil": (3.0, 1.0, 0.5),
+            "ft": (2.0, 1.5, 0.25),
+            "ft-gil": (2.0, 1.5, 0.25),
+        }
 
         def run(self, request: dict) -> dict:
             return RESULT

@@ -12,7 +12,9 @@ from tests.unit.bench import simulated
 CPUS = 2
 
 
-def load(other: float | None = 0.0, stolen: float | None = 0.0, throttled: float | None = 0.0) -> Disturbance:
+def load(
+    other: float | None = 0.0, stolen: float | None = 0.0, throttled: float | None = 0.0
+) -> Disturbance:
     return Disturbance(0.5, 1.5, other, stolen, throttled)
 
 
@@ -27,7 +29,9 @@ def trial(*loads: Disturbance, seconds: list[float] | None = None, **metrics: fl
 def test_others_cpu_time_and_steal_disturb_a_cycle_and_slowness_does_not():
     quiet = [load()] * 6
     a = trial(*quiet, seconds=[1.0, 9.0, 1.0, 9.0, 9.0, 1.0])
-    b = trial(load(), load(other=0.11), load(), load(stolen=0.05), load(other=0.09, stolen=0.03), load())
+    b = trial(
+        load(), load(other=0.11), load(), load(stolen=0.05), load(other=0.09, stolen=0.03), load()
+    )
     assert disturbed([a], CPUS) == []
     assert disturbed([a, b], CPUS) == disturbed([b, a], CPUS) == [1, 3]
     # On more CPUs, the same load is a smaller part.

@@ -23,11 +23,22 @@ TEXT = "{http://www.w3.org/2000/svg}text"
 
 
 def row(value: float, low: float | None = None, high: float | None = None, **more) -> Row:
-    return Row("", value, low, high, f"hover {value}", "ft", "loader-thread", text=f"{value:g}", **more)
+    return Row(
+        "", value, low, high, f"hover {value}", "ft", "loader-thread", text=f"{value:g}", **more
+    )
 
 
 def line(*values: float, label: str = "a") -> Line:
-    return Line("ft", "loader-thread", label, range(1, len(values) + 1), values, values, values, list(map(str, values)))
+    return Line(
+        "ft",
+        "loader-thread",
+        label,
+        range(1, len(values) + 1),
+        values,
+        values,
+        values,
+        list(map(str, values)),
+    )
 
 
 def bars(*values: float) -> Rows:
@@ -53,7 +64,9 @@ PICTURES = {
     "a curve of nothing": Curves([line(0.0, 0.0)], "step", "nats"),
     "a curve below nothing": Curves([line(-2.0, 1.0)], "step", "nats"),
     "a curve of less than nothing": Curves([line(-1.0, -1.0)], "step", "nats"),
-    "curves far apart": Curves([line(1e-3, 1.0), line(5.0, 2e4, label="b")], "step", "s", logarithmic=True),
+    "curves far apart": Curves(
+        [line(1e-3, 1.0), line(5.0, 2e4, label="b")], "step", "s", logarithmic=True
+    ),
     "a long curve": Curves([line(*map(float, range(1000)))], "step", "nats"),
     "many places": Curves([line(1.0)], "n", "s", {n: str(n) for n in range(1, 100)}),
 }
@@ -98,13 +111,25 @@ def test_values_are_where_they_belong():
     assert lines_in(axes) == [[1.1, 1.6], [1.3]]
 
     axes = axes_of(Curves([line(5.0, 7.0)], "step", "nats", ideal=[(1, 1.0), (2, 2.0)]))
-    assert [list(map(float, each.get_ydata())) for each in axes.lines] == [[1.0, 2.0], [5.0, 7.0], [5.0], [7.0]]
+    assert [list(map(float, each.get_ydata())) for each in axes.lines] == [
+        [1.0, 2.0],
+        [5.0, 7.0],
+        [5.0],
+        [7.0],
+    ]
 
 
-@pytest.mark.parametrize("low, high", [(0.97, 1.04), (0.6, 1.7), (0.45, 4.8), (0.1, 2.0), (0.98, 9.0), (0.01, 300.0)])
+@pytest.mark.parametrize(
+    "low, high", [(0.97, 1.04), (0.6, 1.7), (0.45, 4.8), (0.1, 2.0), (0.98, 9.0), (0.01, 300.0)]
+)
 def test_ratios_can_be_read(low, high):
     marks = style.ratio_marks(low, high)
-    assert len(marks) >= 3 and 1.0 in marks and all(low <= mark <= high for mark in marks) and marks == sorted(marks)
+    assert (
+        len(marks) >= 3
+        and 1.0 in marks
+        and all(low <= mark <= high for mark in marks)
+        and marks == sorted(marks)
+    )
     # Texts of marks have room.
     places = [math.log(mark / low) / math.log(high / low) * WIDTH for mark in marks]
     assert all(b - a > 30 for a, b in zip(places, places[1:], strict=False)), marks
@@ -112,14 +137,20 @@ def test_ratios_can_be_read(low, high):
 
 def test_no_line_crosses_a_text():
     """Labels stand above their marks; grid and the line at 1 are drawn beside the marks alone."""
-    picture = ratios(replace(row(1.3, 0.9, 1.6), label="a / b", detail="between 10% slower and 60% faster"))
+    picture = ratios(
+        replace(row(1.3, 0.9, 1.6), label="a / b", detail="between 10% slower and 60% faster")
+    )
     axes = axes_of(picture)
     height = axes.get_ylim()[0]
     above = [
-        text.get_position()[1] + LINE for text in axes.texts if text.get_text() in ("a / b", picture.rows[0].detail)
+        text.get_position()[1] + LINE
+        for text in axes.texts
+        if text.get_text() in ("a / b", picture.rows[0].detail)
     ]
     assert len(above) == 2
-    ends = [y for lines in axes.collections for segment in lines.get_segments() for y in segment[:, 1]]
+    ends = [
+        y for lines in axes.collections for segment in lines.get_segments() for y in segment[:, 1]
+    ]
     assert ends and max(above) <= min(ends) and max(ends) <= height + 1
     assert not axes.xaxis.get_gridlines()[0].get_visible()
 
@@ -129,12 +160,15 @@ def test_bars_far_apart_are_marks_on_a_logarithmic_axis():
     axes = axes_of(bars(2.0, 100.0))
     assert axes.get_xscale() == "log" and not [patch for patch in axes.patches if patch.get_fill()]
     (low, high), first, last = axes.get_xlim(), *lines_in(axes)
-    assert (first, last) == ([2.0], [100.0]) and low < 2.0 and high > 110.0  # with room for the figure
+    # with room for the figure
+    assert (first, last) == ([2.0], [100.0]) and low < 2.0 and high > 110.0
     for ideal in (0.5, 4000.0):
         low, high = axes_of(replace(bars(2.0, 100.0), ideal=ideal)).get_xlim()
         assert low < ideal < high
     assert axes_of(bars(20.0, 100.0)).get_xscale() == "linear"
-    assert axes_of(Rows([("", [row(2.0, dots=(1.0, 3.0)), row(100.0)])], "s")).get_xscale() == "linear"
+    assert (
+        axes_of(Rows([("", [row(2.0, dots=(1.0, 3.0)), row(100.0)])], "s")).get_xscale() == "linear"
+    )
 
 
 def test_the_last_point_of_a_long_curve_shows_its_value():
@@ -145,18 +179,27 @@ def test_the_last_point_of_a_long_curve_shows_its_value():
 
 def test_own_settings_of_matplotlib_change_nothing(monkeypatch):
     expected = ElementTree.tostring(drawn(bars(3.0, 5.0)))
-    for name, value in (("savefig.bbox", "tight"), ("savefig.transparent", True), ("axes.facecolor", "red")):
+    for name, value in (
+        ("savefig.bbox", "tight"),
+        ("savefig.transparent", True),
+        ("axes.facecolor", "red"),
+    ):
         monkeypatch.setitem(matplotlib.rcParams, name, value)
     assert ElementTree.tostring(drawn(bars(3.0, 5.0))) == expected
 
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)
 def test_hostile_text_arrives_as_it_is(text):
-    picture = Rows([(text, [Row(text, 1.0, None, None, text, "ft", "loader-thread", text=text)])], text)
+    picture = Rows(
+        [(text, [Row(text, 1.0, None, None, text, "ft", "loader-thread", text=text)])], text
+    )
     expected = one_line(text)
     told = [e.text for e in drawn(picture).iter() if e.tag.endswith(("}text", "}title")) and e.text]
     assert expected in told  # for hovering; others are cut
-    above = [each.get_text() for each in pictures._figure([chart_of(picture, text)], [text], alarm=False).texts]
+    above = [
+        each.get_text()
+        for each in pictures._figure([chart_of(picture, text)], [text], alarm=False).texts
+    ]
     for each in (told, above):
         assert any(line.startswith(expected[:10].strip()) for line in each)
 
@@ -164,10 +207,21 @@ def test_hostile_text_arrives_as_it_is(text):
 @pytest.mark.parametrize("count", [1, 3])
 def test_long_names_are_cut(count):
     name = "a name of so many words that no line has room for it " * 40
-    rows = [Row(name, 1.0, None, None, name, "ft", "spdl-samples", detail=name, text=name) for _ in range(count)]
-    for picture in (Rows([(name, rows)], name), Curves([line(1.0, label=name)] * count, name, name)):
-        root, whole = drawn(picture), pictures._figure([chart_of(picture, name)], [name], alarm=False)
-        shown = [element.text for element in root.iter(TEXT)] + [each.get_text() for each in whole.texts]
+    rows = [
+        Row(name, 1.0, None, None, name, "ft", "spdl-samples", detail=name, text=name)
+        for _ in range(count)
+    ]
+    for picture in (
+        Rows([(name, rows)], name),
+        Curves([line(1.0, label=name)] * count, name, name),
+    ):
+        root, whole = (
+            drawn(picture),
+            pictures._figure([chart_of(picture, name)], [name], alarm=False),
+        )
+        shown = [element.text for element in root.iter(TEXT)] + [
+            each.get_text() for each in whole.texts
+        ]
         assert max(map(len, shown)) <= style.LINE_LETTERS
         assert float(root.get("height")) < 72 * whole.get_figheight() < 1500
 

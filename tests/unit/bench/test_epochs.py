@@ -23,7 +23,8 @@ def long_turns(monkeypatch):
 
 
 class Pipeline:
-    """A loader of workers that take `seconds` for a batch each, and as long again as `start` to begin an epoch.
+    """A loader of workers that take `seconds` for a batch each, and as long again as `start` to
+    begin an epoch.
 
     Time passes by its batches alone.
     """
@@ -43,14 +44,22 @@ class Pipeline:
 
 @pytest.mark.parametrize("together", [True, False])
 def test_starting_and_running_empty_belong_to_no_batch(together, monkeypatch):
-    """10% more work is 10% more time to the last digit: nothing that an epoch has but once is timed."""
+    """10% more work is 10% more time to the last digit: nothing that an epoch has but once is
+    timed.
+    """
     found = []
     for seconds, start in ((0.1, 0.02), (0.11, 0.5)):
         loader = Pipeline(seconds, together, start)
         clock = SimpleNamespace(perf_counter=lambda of=loader: of.now, time=time.time)
         monkeypatch.setattr(epochs, "time", clock)
-        monkeypatch.setattr(epochs, "open_loader", lambda *_, of=loader, **__: contextlib.nullcontext(of))
-        found.append(without_pause(epochs.measure(Task(Given(0), [], "", WORKERS, BATCH_SIZE, 2, BATCHES, 2, turns=3))))
+        monkeypatch.setattr(
+            epochs, "open_loader", lambda *_, of=loader, **__: contextlib.nullcontext(of)
+        )
+        found.append(
+            without_pause(
+                epochs.measure(Task(Given(0), [], "", WORKERS, BATCH_SIZE, 2, BATCHES, 2, turns=3))
+            )
+        )
     plain, more = found
     assert plain["turn_seconds"] == pytest.approx([BATCHES / WORKERS * 0.1] * 3)
     assert more["metrics"]["throughput"] / plain["metrics"]["throughput"] == pytest.approx(1 / 1.1)
@@ -73,10 +82,17 @@ class Sleeping:
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_fewer_workers_show_the_same_samples(workers):
-    """They begin to take the time at another batch, and load fewer; the first of a turn are the same."""
+    """They begin to take the time at another batch, and load fewer; the first of a turn are the
+    same.
+    """
     few, many = (
-        without_pause(epochs.measure(Task(Given(0), [], variant, count, BATCH_SIZE, 2, BATCHES, 2, turns=2)))
-        for variant, count in (("loader-thread" if workers else "serial", workers), ("loader-thread", WORKERS))
+        without_pause(
+            epochs.measure(Task(Given(0), [], variant, count, BATCH_SIZE, 2, BATCHES, 2, turns=2))
+        )
+        for variant, count in (
+            ("loader-thread" if workers else "serial", workers),
+            ("loader-thread", WORKERS),
+        )
     )
     a_turn, of_many = len(few["rows"]) // 2, len(many["rows"]) // 2
     for turn in range(2):
@@ -107,7 +123,9 @@ class Given:
 def side_by_side(variant: str, number_of_turns: int, *seconds: float) -> list[dict]:
     running = {
         number: epochs.measure(
-            Task(Given(each), [], variant, WORKERS, BATCH_SIZE, 2, BATCHES, 2, turns=number_of_turns)
+            Task(
+                Given(each), [], variant, WORKERS, BATCH_SIZE, 2, BATCHES, 2, turns=number_of_turns
+            )
         )
         for number, each in enumerate(seconds)
     }
@@ -140,12 +158,16 @@ def test_the_figures_of_turns_that_alternate(variant):
     for result in (plain, more):
         metrics = result["metrics"]
         assert set(epochs.METRICS) <= set(metrics) and min(metrics.values()) > 0
-        assert metrics["throughput"] == pytest.approx(BATCHES * BATCH_SIZE / fmean(result["turn_seconds"]))
+        assert metrics["throughput"] == pytest.approx(
+            BATCHES * BATCH_SIZE / fmean(result["turn_seconds"])
+        )
         # Nothing but what is timed counts.
         assert result["batches"] == BATCHES * 3 and result["samples"] == BATCHES * BATCH_SIZE * 3
         # Every turn has the same samples, with those before and after the time that is taken.
         assert result["rows"] == plain["rows"][: BATCHES + 2 * WORKERS] * 3
-        assert sorted(result["turn_began"]) == result["turn_began"] and len(result["turn_began"]) == 3
+        assert (
+            sorted(result["turn_began"]) == result["turn_began"] and len(result["turn_began"]) == 3
+        )
         assert begin < result["turn_began"][0] and result["turn_began"][-1] < time.time()
     # The turns did alternate.
     starts = sorted((began, who) for who in (0, 1) for began in (plain, more)[who]["turn_began"])
@@ -166,6 +188,9 @@ def test_cpu_time_is_that_of_the_work_wherever_it_is_done():
             self.dataset = lambda task: Busy(seconds)
 
     for variant in ("loader-thread", "loader-process"):
-        result = without_pause(epochs.measure(Task(Worked(0.004), [], variant, 1, 4, 2, 10, 2, turns=2)))
-        # Four milliseconds a sample, give or take a tick of the clock that counts them, and what loading costs besides.
+        result = without_pause(
+            epochs.measure(Task(Worked(0.004), [], variant, 1, 4, 2, 10, 2, turns=2))
+        )
+        # Four milliseconds a sample, give or take a tick of the clock that counts them, and what
+        # loading costs besides.
         assert 3.6 <= result["metrics"]["cpu_per_1000"] < 8.0, (variant, result["metrics"])

@@ -1,4 +1,6 @@
-"""What hours do: the deviation between runs, the runs that tell it, and that changes and kinds allow for it."""
+"""What hours do: the deviation between runs, the runs that tell it, and that changes and kinds
+allow for it.
+"""
 
 import copy
 import json
@@ -31,7 +33,9 @@ PLACE = ("pillow", "")
 
 
 def at_an_hour(seed: object, sigma: float = USUAL, rounds: int = 5) -> Results:
-    """Return a run whose candidates all are as fast, but for the hour: *sigma* is that of a ratio of two."""
+    """Return a run whose candidates all are as fast, but for the hour: *sigma* is that of a ratio
+    of two.
+    """
     rng = random.Random(f"hour {seed}")
     record = blank()
     keys = [candidate.key for candidate in record.scenarios[0].candidates]
@@ -55,7 +59,11 @@ def days(tmp_path_factory):
 
 
 def loaded(file: Path) -> Results:
-    return next(run for run in history.runs(file.parent.parent, blank().environment.source) if same_file(run, file))
+    return next(
+        run
+        for run in history.runs(file.parent.parent, blank().environment.source)
+        if same_file(run, file)
+    )
 
 
 def same_file(run: Results, file: Path) -> bool:
@@ -82,9 +90,16 @@ def test_few_runs_say_nothing_of_other_hours():
 @pytest.mark.parametrize("sigma", [0.0, 0.03, 0.06])
 def test_the_deviation_comes_near_the_true_one_with_many_runs(sigma):
     rng = random.Random(f"{sigma}")
-    sets = [[(rng.gauss(level, math.hypot(sigma, 0.01)), 0.01) for _ in range(200)] for level in (0.1, 0.9, 0.4)]
+    sets = [
+        [(rng.gauss(level, math.hypot(sigma, 0.01)), 0.01) for _ in range(200)]
+        for level in (0.1, 0.9, 0.4)
+    ]
     known = deviation(sets)
-    assert known.runs == 600 and known.degrees == 601 and known.sigma == pytest.approx(sigma, abs=0.005)
+    assert (
+        known.runs == 600
+        and known.degrees == 601
+        and known.sigma == pytest.approx(sigma, abs=0.005)
+    )
     assumed = deviation([sets[0][:2], []])
     assert (assumed.sigma, assumed.degrees, assumed.runs) == (pytest.approx(USUAL), math.inf, 0)
 
@@ -120,12 +135,16 @@ def test_the_comparison_says_which_deviation_it_allows_for(days):
     a, b = runs[:2]
     assumed = compared(compare(a, b), ("a", a), ("b", b))
     usual = "3% of ratios and memory, 15% of other values"
-    assert f"(standard deviation {usual}, assumed, since fewer than 3 runs like A or B were found)" in assumed
+    assert (
+        f"(standard deviation {usual}, assumed, since fewer than 3 runs like A or B were found)"
+        in assumed
+    )
     sets = earlier.sets((a, days[0]), (b, days[1]))
     assert [len(each) for each in sets] == [6]
     comparison = compare(a, b, sets)
-    assert "%, from 6 runs like A or B and the usual 3% of ratios and memory, 15% of other values)" in compared(
-        comparison, ("a", a), ("b", b)
+    assert (
+        "%, from 6 runs like A or B and the usual 3% of ratios and memory, 15% of other values)"
+        in compared(comparison, ("a", a), ("b", b))
     )
     assert comparison.changes and all(change.hours.runs == 6 for change in comparison.changes)
 
@@ -137,7 +156,11 @@ def test_the_comparison_says_which_deviation_it_allows_for(days):
 @pytest.mark.parametrize("sigma", [USUAL, 0.06])
 def test_like_kinds_differ_in_at_most_5_of_100_merges(machines, sigma):
     rng, differ, cases = random.Random(f"{machines} {sigma}"), 0, 300
-    known = deviation([[(rng.gauss(0.4, math.hypot(sigma, 0.01)), 0.01) for _ in range(12)]] if sigma > USUAL else [])
+    known = deviation(
+        [[(rng.gauss(0.4, math.hypot(sigma, 0.01)), 0.01) for _ in range(12)]]
+        if sigma > USUAL
+        else []
+    )
     for _ in range(cases):
         means = {}
         for kind in "ab":
@@ -173,7 +196,10 @@ def identified(name: str):
 
 
 OTHERS = {
-    "incomplete": lambda r: (setattr(r, "status", "incomplete"), setattr(r, "reason", "interrupted")),
+    "incomplete": lambda r: (
+        setattr(r, "status", "incomplete"),
+        setattr(r, "reason", "interrupted"),
+    ),
     "quick": lambda r: setattr(r.options, "quick", False),
     "budget": lambda r: setattr(r.options, "budget", 99.0),
     "precision": lambda r: setattr(r.options, "precision", 0.2),
@@ -184,8 +210,12 @@ OTHERS = {
     "images": lambda r: setattr(r.scenarios[0].load.dataset, "mean_bytes", 5),
     "sources": lambda r: setattr(r.environment, "source", "f" * 64),
     "torch": lambda r: [twin.packages.update(torch="9.9") for twin in r.environment.twins.values()],
-    "build": lambda r: [setattr(twin.interpreter, "build", "plain") for twin in r.environment.twins.values()],
-    "processor": lambda r: [setattr(twin.cpu, "model", "another") for twin in r.environment.twins.values()],
+    "build": lambda r: [
+        setattr(twin.interpreter, "build", "plain") for twin in r.environment.twins.values()
+    ],
+    "processor": lambda r: [
+        setattr(twin.cpu, "model", "another") for twin in r.environment.twins.values()
+    ],
     "machine": identified("0123456789abcdef"),
     "no time": lambda r: setattr(r, "started", "yesterday"),
 }
@@ -212,17 +242,23 @@ def test_what_is_planned_from_measured_times_is_no_setting(days, tmp_path):
 
 
 def test_a_machine_is_known_by_its_id_not_by_its_hardware(days, tmp_path):
-    """Equal machines that write to one folder at the same time: told apart by their ids, else by the time."""
+    """Equal machines that write to one folder at the same time: told apart by their ids, else by
+    the time.
+    """
     runs = [loaded(file) for file in days[:4]]
     for number, run in enumerate(runs):
         write(tmp_path, run, number + 1)
         run.started = f"2026-11-01T12:00:{10 * number:02}+00:00"
 
     def others(*names: str | None) -> int:
-        for run, name, file in zip(runs, names, sorted(tmp_path.glob("*/results.json")), strict=True):
+        for run, name, file in zip(
+            runs, names, sorted(tmp_path.glob("*/results.json")), strict=True
+        ):
             identified(name)(run)
             file.write_text(json.dumps(as_json(run)))
-        return earlier.find(runs[0], tmp_path / "20261101-120000/results.json")[PLACE]["in all"].runs
+        return earlier.find(runs[0], tmp_path / "20261101-120000/results.json")[PLACE][
+            "in all"
+        ].runs
 
     assert others(None, None, None, None) == 1
     assert others("a", "b", "a", "c") == 2
@@ -236,7 +272,11 @@ def test_a_copy_is_no_further_run(days, tmp_path):
 
 def test_broken_neighbours_do_no_harm(days, tmp_path):
     file = write(tmp_path, at_an_hour("own"), 20)
-    for name, content in (("cut", file.read_bytes()[:-900]), ("empty", b""), ("noise", b"\xff" * 99)):
+    for name, content in (
+        ("cut", file.read_bytes()[:-900]),
+        ("empty", b""),
+        ("noise", b"\xff" * 99),
+    ):
         (tmp_path / name).mkdir()
         (tmp_path / name / "results.json").write_bytes(content)
     (tmp_path / "pipe").mkdir()
@@ -264,7 +304,9 @@ def test_the_record_outlives_the_runs(tmp_path):
     assert known.seconds == 3 * 86400
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\x00\n", b"{}\n[]\nnull\n", b'{"key": "KEY"}\n', None])
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\x00\n", b"{}\n[]\nnull\n", b'{"key": "KEY"}\n', None]
+)
 def test_a_record_that_is_broken_or_missing_fails_nothing(tmp_path, content):
     run = at_an_hour(1)
     run.options.cache = str(tmp_path / "cache")
@@ -272,7 +314,9 @@ def test_a_record_that_is_broken_or_missing_fails_nothing(tmp_path, content):
     ((_, entry),) = earlier.entries(run)
     if content is not None:
         (tmp_path / "cache").mkdir()
-        (tmp_path / "cache" / history.RECORD).write_bytes(content.replace(b"KEY", entry.key.encode()) + b'{"cut":')
+        (tmp_path / "cache" / history.RECORD).write_bytes(
+            content.replace(b"KEY", entry.key.encode()) + b'{"cut":'
+        )
     assert earlier.find(run, file)[PLACE]["in all"].runs == 1
     earlier.remember(run)
     # A line that was cut short does not spoil the next one.
@@ -301,7 +345,8 @@ def test_what_a_report_says_of_hours(days):
     (opening,) = advice.openings(run)
     number = r"\d\.\d\d"
     assert re.fullmatch(
-        rf"As factors, at other hours: this run {number} \({number} to {number}\); 6 runs in 5 days: {number} to "
+        rf"As factors, at other hours: this run {number} \({number} to {number}\); 6 runs in 5 "
+        rf"days: {number} to "
         rf"{number}; another hour: {number} to {number}\.",
         opening.remarks[0],
     )
@@ -315,7 +360,9 @@ def test_what_a_report_says_of_one_hour(days, tmp_path, number, said):
     run = analyse(loaded(days[-1]))
     run.hours = earlier.find(run.results, tmp_path / days[-1].parent.name / "results.json")
     (opening,) = advice.openings(run)
-    assert opening.remarks[0].startswith(f"{said}run it again at other hours (--again 5 --every 1h)")
+    assert opening.remarks[0].startswith(
+        f"{said}run it again at other hours (--again 5 --every 1h)"
+    )
     what, line = commands.further(run)[-1]
     assert what == "The same at other hours" and line.startswith("./twins bench pillow --quick ")
     assert line.endswith(" --again 5 --every 1h")
@@ -324,16 +371,27 @@ def test_what_a_report_says_of_one_hour(days, tmp_path, number, said):
 def test_runs_within_an_hour_are_not_called_hours(days):
     run = analyse(loaded(days[-1]))
     close = {
-        name: copy.replace(each, seconds=900.0) for name, each in earlier.find(run.results, days[-1])[PLACE].items()
+        name: copy.replace(each, seconds=900.0)
+        for name, each in earlier.find(run.results, days[-1])[PLACE].items()
     }
     run.hours = {PLACE: close}
     (said,) = hour_words.sentences(run, run.waterfalls[0])
-    assert "6 runs in 15 minutes" in said and "another run soon after: " in said and "another hour" not in said
+    assert (
+        "6 runs in 15 minutes" in said
+        and "another run soon after: " in said
+        and "another hour" not in said
+    )
 
 
 @pytest.mark.parametrize(
     "seconds, words",
-    [(0, "1 minute"), (2400, "40 minutes"), (5400, "2 hours"), (86400, "24 hours"), (345600, "4 days")],
+    [
+        (0, "1 minute"),
+        (2400, "40 minutes"),
+        (5400, "2 hours"),
+        (86400, "24 hours"),
+        (345600, "4 days"),
+    ],
 )
 def test_the_span_in_words(seconds, words):
     assert hour_words.span(seconds) == words

@@ -117,9 +117,10 @@ def test_truncated_images_are_named(photos, tmp_path, keep):
 
 
 def test_generated_images_are_as_large_as_photographs_and_differ_as_much():
-    # The photographs are the twelve of Debian's package mate-backgrounds 1.26.0-1 (mate/nature), cut and resized to
-    # the scenario's size and saved with its JPEG settings. Their decoding time was within 20% too.
-    bits_per_pixel, spread = 1.963, 0.291  # the mean, and the standard deviation of their sizes over their mean
+    # The photographs are the twelve of Debian's package mate-backgrounds 1.26.0-1 (mate/nature),
+    # cut and resized to the scenario's size and saved with its JPEG settings. Their decoding time
+    # was within 20% too. the mean, and the standard deviation of their sizes over their mean
+    bits_per_pixel, spread = 1.963, 0.291
     sizes = []
     for number in range(24):
         buffer = io.BytesIO()

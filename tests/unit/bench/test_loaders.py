@@ -28,10 +28,13 @@ def available(variant: str) -> None:
             pytest.skip(f"{package} is not installed here; it is in docker/requirements.lock")
 
 
-# Processes that are not forked import what they unpickle, and no test's module can be imported there.
+# Processes that are not forked import what they unpickle, and no test's module can be imported
+# there.
 LOADING = [name for name in VARIANTS if not name.startswith("bare")]
 # spdl-io takes only a dataset that decodes with it (test_spdl_io.py).
-FROM_HERE = [name for name in LOADING if name not in ("loader-spawn", "loader-forkserver", "spdl-io")]
+FROM_HERE = [
+    name for name in LOADING if name not in ("loader-spawn", "loader-forkserver", "spdl-io")
+]
 
 
 class Numbers:
@@ -58,7 +61,8 @@ def test_batches_are_those_of_a_plain_loop(variant):
     available(variant)
     dataset = Made("overhead-tensor")
     with open_loader(task_of("peers-pillow-128", [], variant), dataset, persistent=True) as loader:
-        for samples in (6, 21):  # the second epoch is longer, with the same workers where they persist
+        for samples in (6, 21):
+            # the second epoch is longer, with the same workers where they persist
             found = list(loader.epoch(samples))
             assert len(found) == samples // 3
             for number, batch in enumerate(found):
@@ -87,20 +91,28 @@ def test_pixels_are_the_same(variant, paths):
 @pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("variant", FROM_HERE)
 def test_an_epoch_can_be_left_at_its_first_batch(variant):
-    """As the measurement of starting does; what was begun is ended by the time the loader is closed."""
+    """As the measurement of starting does; what was begun is ended by the time the loader is
+    closed.
+    """
     available(variant)
-    with open_loader(task_of("peers-pillow-128", [], variant), Numbers(), persistent=False) as loader:
+    with open_loader(
+        task_of("peers-pillow-128", [], variant), Numbers(), persistent=False
+    ) as loader:
         epoch = loader.epoch(30)
         assert len(next(epoch)) == 3
         del epoch
-    with open_loader(task_of("peers-pillow-128", [], variant), Numbers(), persistent=False) as loader:
+    with open_loader(
+        task_of("peers-pillow-128", [], variant), Numbers(), persistent=False
+    ) as loader:
         assert len(list(loader.epoch(30))) == 10
 
 
 @pytest.mark.parametrize("variant", FROM_HERE)
 def test_a_failing_sample_is_an_error_and_no_shorter_epoch(variant):
     available(variant)
-    with open_loader(task_of("peers-pillow-128", [], variant), Numbers(bad=5), persistent=False) as loader:
+    with open_loader(
+        task_of("peers-pillow-128", [], variant), Numbers(bad=5), persistent=False
+    ) as loader:
         epoch = loader.epoch(30)
         with pytest.raises(Exception):  # noqa: B017 (each loader wraps it in its own way)
             list(epoch)
@@ -131,21 +143,32 @@ def test_the_loops_threads_work_at_once_and_hand_over_in_order():
             return numpy.full(1, index)
 
     loop = BareLoop(Meeting(), 2, 2)
-    assert [[int(kept[0]) for kept in batch] for batch in loop.epoch(10)] == [[i, i + 1] for i in range(0, 10, 2)]
+    assert [[int(kept[0]) for kept in batch] for batch in loop.epoch(10)] == [
+        [i, i + 1] for i in range(0, 10, 2)
+    ]
     loop.close()
 
 
 def test_checksums_of_samples_are_those_of_their_batch():
-    samples = [numpy.random.default_rng(i).integers(0, 255, (204, 3, 2), dtype=numpy.uint8) for i in range(3)]
+    samples = [
+        numpy.random.default_rng(i).integers(0, 255, (204, 3, 2), dtype=numpy.uint8)
+        for i in range(3)
+    ]
     batch = torch.from_numpy(numpy.stack(samples))
     assert checksums.whole(samples) == checksums.whole(batch)
     assert checksums.part(samples) == checksums.part(batch)
     assert checksums.part(checksums.Rows(map(checksums.rows, samples))) == checksums.part(batch)
     assert checksums.part(torch.arange(9)) == checksums.whole(torch.arange(9))
     nested = {"image": batch, "others": [torch.arange(3), torch.arange(3)]}
-    assert checksums.whole(nested) == checksums.whole([batch.numpy(), numpy.arange(3), numpy.arange(3)])
-    assert checksums.part(nested) != checksums.part({**nested, "others": [torch.arange(3), torch.ones(3)]})
-    assert [checksums.length(b) for b in (batch, samples, nested, list(nested.values())[1])] == [3] * 4
+    assert checksums.whole(nested) == checksums.whole(
+        [batch.numpy(), numpy.arange(3), numpy.arange(3)]
+    )
+    assert checksums.part(nested) != checksums.part(
+        {**nested, "others": [torch.arange(3), torch.ones(3)]}
+    )
+    assert [checksums.length(b) for b in (batch, samples, nested, list(nested.values())[1])] == [
+        3
+    ] * 4
     # A pixel in a row that is looked at changes it.
     samples[1][102, 0, 0] ^= 1
     assert checksums.part(torch.from_numpy(numpy.stack(samples))) != checksums.part(batch)

@@ -1,4 +1,6 @@
-"""Runs of many machines merged: kinds that agree or differ, machines that stand out, runs that are set apart."""
+"""Runs of many machines merged: kinds that agree or differ, machines that stand out, runs that are
+set apart.
+"""
 
 import copy
 import json
@@ -34,15 +36,25 @@ def test_steps_on_which_kinds_differ_and_agree(cluster):
     group = only(cluster.merged())
     assert [len(kind.machines) for kind in group.kinds] == [4, 4, 4] and len(group.machines) == 12
     processes, threads, total = group.steps
-    assert (processes.name, threads.name) == ("this loader, still processes", "threads instead of processes")
-    assert (processes.agreement, threads.agreement, total.agreement) == ("agrees", "differs", "differs")
+    assert (processes.name, threads.name) == (
+        "this loader, still processes",
+        "threads instead of processes",
+    )
+    assert (processes.agreement, threads.agreement, total.agreement) == (
+        "agrees",
+        "differs",
+        "differs",
+    )
     assert processes.apart < 1.1 and threads.apart > 1.4
     assert [round(kind.waterfall.steps[1].ratio, 1) for kind in group.kinds] == [1.0, 1.5, 1.5]
     assert total.mean.n == 3 and total.mean.low < 1.5 ** (2 / 3) < total.mean.high
     assert total.expected[0] < total.mean.low and total.expected[1] > total.mean.high
     shown = words(group)
     first = shown.answer
-    assert re.match(r"Pillow: threads without the GIL against torch's DataLoader with processes: between \d", first)
+    assert re.match(
+        r"Pillow: threads without the GIL against torch's DataLoader with processes: between \d",
+        first,
+    )
     assert first.endswith("on average over 3 kinds of machine (12 machines).")
     depends, expect, _ = shown.remarks
     assert "It depends on the kind of machine: from " in depends and "Processor A" in depends
@@ -80,10 +92,13 @@ def test_two_machines_are_no_kinds(cluster, capsys):
     cluster.node("a", "Processor A")
     cluster.node("b", "Processor B", threads=3.0)
     group = only(cluster.merged())
-    assert {step.agreement for step in group.steps} == {"too few machines"} and group.steps[-1].p is None
+    assert {step.agreement for step in group.steps} == {"too few machines"} and group.steps[
+        -1
+    ].p is None
     said, _ = words(group).remarks
     assert said.startswith("From ") and said.endswith(
-        "Whether the kind makes the difference cannot be told: that takes at least 2 machines of each of two kinds."
+        "Whether the kind makes the difference cannot be told: that takes at least 2 machines "
+        "of each of two kinds."
     )
     # A third kind of one machine says as little; with two of two kinds it is left aside.
     for number in range(3):
@@ -92,13 +107,18 @@ def test_two_machines_are_no_kinds(cluster, capsys):
     cluster.node("c", "Processor C", threads=9.0)
     group = only(cluster.merged())
     depends, single, *_ = words(group).remarks
-    assert depends.startswith("It depends on the kind of machine: from ") and "Processor C" not in depends
+    assert (
+        depends.startswith("It depends on the kind of machine: from ")
+        and "Processor C" not in depends
+    )
     assert single == "Kinds of one machine, which have no part in this: 1."
     assert run(capsys, cluster.shared)[0] == 0
 
 
 def test_earlier_runs_of_a_machine_say_what_hours_do(cluster):
-    """Four runs of one machine, whose threads differ by 20% from run to run, and one run of another machine."""
+    """Four runs of one machine, whose threads differ by 20% from run to run, and one run of another
+    machine.
+    """
     node = cluster.node("node1")
     (node / "results.json").unlink()
     for number, threads in enumerate((1.0, 1.25, 0.8, 1.1)):
@@ -110,7 +130,10 @@ def test_earlier_runs_of_a_machine_say_what_hours_do(cluster):
     (node / "latest").symlink_to("run3")
     assumed = only(merge([cluster.node("node2")]))
     group = only(merge([node]))
-    assert (assumed.runs_of_hours, group.runs_of_hours) == (0, 4) and assumed.hours == pytest.approx(USUAL)
+    assert (assumed.runs_of_hours, group.runs_of_hours) == (
+        0,
+        4,
+    ) and assumed.hours == pytest.approx(USUAL)
     assert 0.08 < group.hours < 0.2
     assert "(assumed)" in words(assumed).remarks[-1]
     assert "(from 4 runs at several hours and the usual 3%)" in words(group).remarks[-1]
@@ -124,16 +147,25 @@ def test_a_slow_machine_is_named(cluster):
     cluster.node("other", "Processor B", speed=0.3)
     group = only(cluster.merged())
     (one,) = group.outliers
-    assert (one.run, one.what) == ("node5", "speed") and one.ratio == pytest.approx(0.6, rel=0.15) and one.others < 1.2
+    assert (
+        (one.run, one.what) == ("node5", "speed")
+        and one.ratio == pytest.approx(0.6, rel=0.15)
+        and one.others < 1.2
+    )
     assert re.fullmatch(
-        r"node5 is \d\d% slower than its kind in pillow \(the other 7 are within \d+% of their mean\)\.",
+        (
+            r"node5 is \d\d% slower than its kind in pillow \(the other 7 are within \d+% of their "
+            r"mean\)\."
+        ),
         *words(group).outliers,
     )
 
 
 def test_a_small_difference_counts_among_the_others(cluster, monkeypatch):
     def unlikely(values: list[float], alpha: float) -> list[int]:
-        """The value farthest from the median, and the nearest to it: that one differs by less than 5%."""
+        """The value farthest from the median, and the nearest to it: that one differs by less than
+        5%.
+        """
         return sorted(range(8), key=lambda at: abs(values[at] - statistics.median(values)))[::-7]
 
     monkeypatch.setattr(merging, "outliers", unlikely)
@@ -141,9 +173,13 @@ def test_a_small_difference_counts_among_the_others(cluster, monkeypatch):
         cluster.node(f"node{number}", speed=0.6 if number == 5 else 1.0)
     group = only(cluster.merged())
     (one,) = (each for each in group.outliers if each.what == "speed")
-    others = [math.log(machine.speed) for machine in group.kinds[0].machines if machine.run != "node5"]
+    others = [
+        math.log(machine.speed) for machine in group.kinds[0].machines if machine.run != "node5"
+    ]
     assert one.run == "node5" and len(others) == 7
-    assert math.log(one.others) == pytest.approx(max(abs(value - statistics.fmean(others)) for value in others))
+    assert math.log(one.others) == pytest.approx(
+        max(abs(value - statistics.fmean(others)) for value in others)
+    )
 
 
 def test_a_machine_that_gains_otherwise_is_named(cluster):
@@ -152,8 +188,16 @@ def test_a_machine_that_gains_otherwise_is_named(cluster):
     group = only(cluster.merged())
     (one,) = (each for each in group.outliers if each.what == "total")
     said = next(text for text in words(group).outliers if "gains otherwise" in text)
-    assert one.run == "node2" and said.startswith("node2 gains otherwise than its kind in pillow: threads without the ")
-    assert re.search(r"are \d+% slower, and on average \d+% faster \(the other 7 are within \d+% of their mean\)", said)
+    assert one.run == "node2" and said.startswith(
+        "node2 gains otherwise than its kind in pillow: threads without the "
+    )
+    assert re.search(
+        (
+            r"are \d+% slower, and on average \d+% faster \(the other 7 are within \d+% of their "
+            r"mean\)"
+        ),
+        said,
+    )
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 5])
@@ -163,7 +207,9 @@ def test_what_is_said_of_few_machines(cluster, number):
     group = only(cluster.merged())
     shown = words(group)
     assert group.outliers == [] and len(shown.remarks) == 1 and shown.steps.rows == ()
-    assert f"on {number} machine{'s' if number > 1 else ''} with Processor A, 2 CPUs" in shown.answer
+    assert (
+        f"on {number} machine{'s' if number > 1 else ''} with Processor A, 2 CPUs" in shown.answer
+    )
 
 
 def test_one_run_is_told_as_its_report_tells_it_and_wider(cluster):
@@ -179,7 +225,10 @@ def test_one_run_is_told_as_its_report_tells_it_and_wider(cluster):
 
 
 def test_the_order_of_runs_does_not_matter(cluster):
-    paths = [cluster.node(f"node{n}", f"Processor {n % 2}", edit=torch if n == 3 else None) for n in range(7)]
+    paths = [
+        cluster.node(f"node{n}", f"Processor {n % 2}", edit=torch if n == 3 else None)
+        for n in range(7)
+    ]
     expected = merge(paths)
     random.Random(1).shuffle(paths)
     assert as_json(merge(paths))["groups"] == as_json(expected)["groups"]
@@ -218,19 +267,30 @@ APART = {
         "sources of loader and bench is ffffffffffff, not ",
     ),
     "compiler": (
-        lambda r: [setattr(twin.interpreter, "compiler", "tcc") for twin in r.environment.twins.values()],
+        lambda r: [
+            setattr(twin.interpreter, "compiler", "tcc") for twin in r.environment.twins.values()
+        ],
         "(ft|gil): Python's compiler is tcc, not ",
     ),
     "freed memory": (other_allocator, "(ft|gil): MIMALLOC_PURGE_DELAY is 77, not "),
-    "batches": (lambda r: setattr(r.scenarios[0].load, "batch_size", 77), "batch size is 77, not 8"),
+    "batches": (
+        lambda r: setattr(r.scenarios[0].load, "batch_size", 77),
+        "batch size is 77, not 8",
+    ),
     "ranks": (other_ranks, "number of ranks is 2, not 1"),
     "workers": (lambda r: setattr(r.options, "workers", [1, 2]), "--workers is 1, 2, not 1"),
-    "quick": (lambda r: setattr(r.options, "quick", not r.options.quick), r"--quick is (yes, not no|no, not yes)"),
+    "quick": (
+        lambda r: setattr(r.options, "quick", not r.options.quick),
+        r"--quick is (yes, not no|no, not yes)",
+    ),
     "container": (
         lambda r: [setattr(twin.os, "container", "lxc") for twin in r.environment.twins.values()],
         "container is lxc, not ",
     ),
-    "files": (lambda r: setattr(r.scenarios[0].load.dataset, "mean_bytes", 5), "mean size of a file is 5, not 70000"),
+    "files": (
+        lambda r: setattr(r.scenarios[0].load.dataset, "mean_bytes", 5),
+        "mean size of a file is 5, not 70000",
+    ),
     "samples": (other_samples, "first samples is 0000004d and 00000001, not 00000001 and 00000001"),
 }
 
@@ -279,7 +339,9 @@ def test_what_may_differ_is_named_with_the_runs(cluster, capsys):
     def usual(results: Results) -> None:
         results.warnings = []
         for one in results.scenarios[0].rounds:
-            one.disturbance.other_cpus = one.disturbance.stolen_cpus = one.disturbance.throttled_seconds = 0.0
+            one.disturbance.other_cpus = one.disturbance.stolen_cpus = (
+                one.disturbance.throttled_seconds
+            ) = 0.0
 
     def odd(results: Results) -> None:
         usual(results)
@@ -321,7 +383,9 @@ def test_a_users_dataset_may_use_any_package(cluster):
     cluster.node("a", edit=own("pip", version="1.0"))
     cluster.node("b", edit=own("pip", version="2.0"))
     (twin,) = cluster.record.environment.twins
-    assert [group.differences for group in cluster.merged().apart] == [[f"{twin}: pip is 2.0, not 1.0"]]
+    assert [group.differences for group in cluster.merged().apart] == [
+        [f"{twin}: pip is 2.0, not 1.0"]
+    ]
     # The first four are listed.
     cluster.node("c", edit=own("pip", *"abcdef", version="3.0"))
     merged = cluster.merged()
@@ -338,7 +402,10 @@ def test_the_kept_runs_are_of_other_versions(capsys, tmp_path):
     merged = merge(kept)
     (pillow, text), (apart,) = merged.groups, merged.apart
     assert (pillow.workload, text.workload, apart.workload) == ("pillow", "text", "pillow")
-    assert pillow.kinds[0].name == "AMD EPYC, 2 CPUs, 24 GiB" and apart.kinds[0].waterfall.workers == 16
+    assert (
+        pillow.kinds[0].name == "AMD EPYC, 2 CPUs, 24 GiB"
+        and apart.kinds[0].waterfall.workers == 16
+    )
     assert "ft: torch is 2.11.0, not 2.10.0" in apart.differences
     assert run(capsys, *kept, "--out", tmp_path)[0] == 1
     summary = (tmp_path / "summary.md").read_text()
@@ -355,14 +422,18 @@ def test_a_machine_alone_has_the_interval_of_its_report_and_its_hours():
     assert len(groups) == len(falls) == 2
     for group, fall in zip(groups, falls, strict=True):
         (kind,) = group.kinds
-        wide, narrow = (math.log(total.high / total.low) / 2 for total in (kind.waterfall.total, fall.total))
+        wide, narrow = (
+            math.log(total.high / total.low) / 2 for total in (kind.waterfall.total, fall.total)
+        )
         # The rounds' quantile is larger than that of the normal distribution.
         assert math.hypot(0.7 * narrow, 1.9 * USUAL) < wide < math.hypot(narrow, 2.5 * USUAL)
 
 
 @pytest.mark.skipif(not KEPT.exists(), reason="docs/results is not in the images")
 def test_a_cluster_grown_from_a_real_run(tmp_path):
-    """Ten machines of two kinds, made from one real run: its values are scaled, and its processor is renamed."""
+    """Ten machines of two kinds, made from one real run: its values are scaled, and its processor
+    is renamed.
+    """
     real = json.loads((KEPT / "2026-11-28-quick-2-cpus/results.json").read_text())
     rng = random.Random(5)
     for number in range(10):
@@ -378,9 +449,14 @@ def test_a_cluster_grown_from_a_real_run(tmp_path):
         (tmp_path / f"node{number}").mkdir()
         (tmp_path / f"node{number}/results.json").write_text(json.dumps(node))
     merged = merge([tmp_path])
-    assert merged.left_out == [] and [group.workload for group in merged.groups] == ["pillow", "text"]
+    assert merged.left_out == [] and [group.workload for group in merged.groups] == [
+        "pillow",
+        "text",
+    ]
     for group in merged.groups:
-        assert [(one.run, one.what, round(one.ratio, 1)) for one in group.outliers] == [("node4", "speed", 0.8)]
+        assert [(one.run, one.what, round(one.ratio, 1)) for one in group.outliers] == [
+            ("node4", "speed", 0.8)
+        ]
         agreement = {step.name: step.agreement for step in group.steps}
         assert agreement["the GIL removed"] == agreement["in all"] == "differs"
         assert "differs" not in [agreement[name] for name in [*agreement][:3]]

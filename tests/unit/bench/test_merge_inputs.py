@@ -1,4 +1,6 @@
-"""What is merged and what is not: broken, partial and hostile runs; names, folders, and the files that are written."""
+"""What is merged and what is not: broken, partial and hostile runs; names, folders, and the files
+that are written.
+"""
 
 import json
 import os
@@ -50,16 +52,31 @@ def a_circle(directory: Path) -> None:
 
 
 BROKEN = {
-    "nothing": (lambda directory: None, "it holds no results.json: its run ended before its first round"),
-    "cut": (lambda d: with_text((d.parent / "good/results.json").read_text()[:3000])(d), "If it was cut short"),
+    "nothing": (
+        lambda directory: None,
+        "it holds no results.json: its run ended before its first round",
+    ),
+    "cut": (
+        lambda d: with_text((d.parent / "good/results.json").read_text()[:3000])(d),
+        "If it was cut short",
+    ),
     "device": (lambda d: (d / "results.json").symlink_to("/dev/zero"), "is no file"),
     "much": (much, "more than 256 MiB"),
-    "no-comparisons": (without_comparisons, "pillow: without a waterfall; `compare` puts two such runs side by side"),
+    "no-comparisons": (
+        without_comparisons,
+        "pillow: without a waterfall; `compare` puts two such runs side by side",
+    ),
     "circle": (a_circle, "holds no results.json|cannot read|loop"),
-    "link": (lambda d: (d / "results.json").symlink_to(d.parent / "good/results.json"), "it is the file of good"),
+    "link": (
+        lambda d: (d / "results.json").symlink_to(d.parent / "good/results.json"),
+        "it is the file of good",
+    ),
     "copy": (
         lambda d: with_text(
-            (d.parent / "good/results.json").read_text().replace("Processor A", "B").replace("/images", "/x")
+            (d.parent / "good/results.json")
+            .read_text()
+            .replace("Processor A", "B")
+            .replace("/images", "/x")
         )(d),
         "its measurements are those of good to the last digit, so one is a copy",
     ),
@@ -111,7 +128,9 @@ def test_rounds_that_agree_to_the_last_digit(cluster):
         cluster.node(f"other{rounds}", f"Processor {rounds // 6}", rounds=rounds, edit=constant)
     merged = cluster.merged()
     assert [len(kind.machines) for kind in only(merged).kinds] == [2, 2]
-    assert only(merged).steps[-1].agreement == "undecided" and only(merged).steps[-1].mean.ratio == 1
+    assert (
+        only(merged).steps[-1].agreement == "undecided" and only(merged).steps[-1].mean.ratio == 1
+    )
     json.dumps(as_json(merged), allow_nan=False)
 
 
@@ -135,7 +154,9 @@ def test_many_kinds(cluster, capsys):
     for number in range(14):
         cluster.node(f"node{number:02}", f"Processor {number:02}")
     status, said = run(capsys, cluster.shared, "--out", cluster.shared / "page")
-    assert status == 0 and "on average over 14 kinds of machine (14 machines)." in " ".join(said.out.split())
+    assert status == 0 and "on average over 14 kinds of machine (14 machines)." in " ".join(
+        said.out.split()
+    )
     page = Page((cluster.shared / "page/index.html").read_text())
     assert len([tag for tag, _ in page.elements if tag == "figure"]) == 12
     assert "The waterfalls of 2 more kinds are not drawn" in "".join(page.shown)
@@ -149,7 +170,11 @@ def test_nothing_to_merge(cluster, capsys):
     assert status == 2 and re.search(r"there is no \S+/god: did you mean '\S+/good'\?", said.err)
     (good / "results.json").write_text("{}")
     status, said = run(capsys, good, "--out", cluster.shared / "page")
-    assert status == 2 and said.out.startswith("left out: good: ") and "Nothing could be merged." in said.out
+    assert (
+        status == 2
+        and said.out.startswith("left out: good: ")
+        and "Nothing could be merged." in said.out
+    )
     assert not (cluster.shared / "page").exists()
     with pytest.raises(SystemExit, match="^2$"):
         cli.main(["merge"])
@@ -167,13 +192,18 @@ def test_the_latest_run_of_a_machine_is_merged(cluster):
         cluster.node(name, speed=speed).rename(node / name)
     (node / "results.json").unlink()
     merged = cluster.merged()
-    assert [machine.path for machine in only(merged).machines] == [str(node / "20260102/results.json")]
+    assert [machine.path for machine in only(merged).machines] == [
+        str(node / "20260102/results.json")
+    ]
     (node / "latest").symlink_to("20260101")
     for named in (cluster.shared, node):
         merged = merge([named])
         assert names_of(merged) == ["node1"]
         assert only(merged).kinds[0].waterfall.start.value < 150
-        earlier = "node1: its latest run is merged, and not its 1 earlier run: name each if they are others'"
+        earlier = (
+            "node1: its latest run is merged, and not its 1 earlier run: name each if they "
+            "are others'"
+        )
         assert earlier in merged.notes
     named = merge([node / "20260101", node / "20260102", node / "20260101"])
     assert names_of(named) == ["20260101", "20260102"]
@@ -183,7 +213,9 @@ def test_the_latest_run_of_a_machine_is_merged(cluster):
 
 
 def test_runs_two_folders_deep_are_merged_and_the_rest_is_named(cluster):
-    for number, folder in enumerate(("node1/results", "node2/results", "campaign/node3", "campaign/node4")):
+    for number, folder in enumerate(
+        ("node1/results", "node2/results", "campaign/node3", "campaign/node4")
+    ):
         machine = cluster.shared / folder
         machine.mkdir(parents=True)
         cluster.node(f"made{number}").rename(machine / "20261128-120000")
@@ -194,8 +226,15 @@ def test_runs_two_folders_deep_are_merged_and_the_rest_is_named(cluster):
     (cluster.shared / "campaign/page/merged.json").write_text("{}")
     (cluster.shared / "empty/deep/deeper").mkdir(parents=True)
     merged = cluster.merged()
-    assert names_of(merged) == ["campaign/node3", "campaign/node4", "node1/results", "node2/results"]
-    assert [(each.what, "no results.json" in each.why) for each in merged.left_out] == [("empty/deep", True)]
+    assert names_of(merged) == [
+        "campaign/node3",
+        "campaign/node4",
+        "node1/results",
+        "node2/results",
+    ]
+    assert [(each.what, "no results.json" in each.why) for each in merged.left_out] == [
+        ("empty/deep", True)
+    ]
     assert merged.notes[:3] == [
         f"passed over: {cluster.shared}/.cache: the name is that of a hidden file or folder",
         f"passed over: {cluster.shared}/campaign/page: a merge, which is no run",
@@ -218,7 +257,11 @@ def test_names_are_as_long_as_they_have_to_be(cluster):
     cluster.node("node1")
     cluster.node("node2")
     other.node("node1", rounds=6)
-    assert names_of(merge([cluster.shared, other.shared])) == ["other/node1", "shared/node1", "shared/node2"]
+    assert names_of(merge([cluster.shared, other.shared])) == [
+        "other/node1",
+        "shared/node1",
+        "shared/node2",
+    ]
 
 
 def test_the_files(cluster, capsys):
@@ -226,19 +269,26 @@ def test_the_files(cluster, capsys):
         cluster.node(f"node{number}", f"Processor {number % 2}")
     out = cluster.shared / "page"
     status, said = run(capsys, cluster.shared, "--out", out)
-    assert (status, said.err) == (0, "") and sorted(os.listdir(out)) == ["index.html", "merged.json", "summary.md"]
+    assert (status, said.err) == (0, "") and sorted(os.listdir(out)) == [
+        "index.html",
+        "merged.json",
+        "summary.md",
+    ]
     assert said.out.startswith("Pillow: threads without the GIL against ") and said.out.endswith(
         f"merged: 5 machines of 2 kinds\npage: {out}/index.html\n"
     )
     document = json.loads((out / "merged.json").read_text())
     (page_is_no_run,) = cluster.merged().notes
     assert (
-        document == {**as_json(cluster.merged()), "notes": []} and "/page: a merge, which is no run" in page_is_no_run
+        document == {**as_json(cluster.merged()), "notes": []}
+        and "/page: a merge, which is no run" in page_is_no_run
     )
     page = Page((out / "index.html").read_text())
     (link,) = page.having("download", "merged.json")
     assert json.loads(held(link["href"])) == document
-    assert [a["id"] for tag, a in page.elements if tag == "figure"][0].startswith("figure-waterfall-0-0-processor-")
+    assert [a["id"] for tag, a in page.elements if tag == "figure"][0].startswith(
+        "figure-waterfall-0-0-processor-"
+    )
     text, summary = "".join(page.shown), (out / "summary.md").read_text()
     (answer,) = (group.answer for group in view(cluster.merged()).groups)
     assert text.index(answer) < text.index("Kinds of machine") and answer in summary
@@ -251,13 +301,21 @@ def test_the_files(cluster, capsys):
     assert status == 2 and "is not a directory" in said.err
     (cluster.shared / "other/index.html").mkdir(parents=True)
     status, said = run(capsys, cluster.shared / "node1", "--out", cluster.shared / "other")
-    assert status == 1 and "cannot write to" in said.err and "Name another directory with --out DIR" in said.err
+    assert (
+        status == 1
+        and "cannot write to" in said.err
+        and "Name another directory with --out DIR" in said.err
+    )
 
 
 def test_in_a_container_paths_are_the_hosts(monkeypatch):
     monkeypatch.setenv("FT_RESULTS", "results")
     given = merge_parser().parse_args(["results/node1", "results/node2", "--out", "results/page"])
-    assert [*given.runs, given.out] == [Path("/results/node1"), Path("/results/node2"), Path("/results/page")]
+    assert [*given.runs, given.out] == [
+        Path("/results/node1"),
+        Path("/results/node2"),
+        Path("/results/page"),
+    ]
 
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)
@@ -277,7 +335,11 @@ def test_hostile_names_are_text(cluster, capsys, text):
     status, said = run(capsys, cluster.shared)
     assert all(line.isprintable() for line in said.out.splitlines())
     page = Page((out / "index.html").read_text(encoding="utf-8"))
-    assert not [tag for tag, _ in page.elements if tag in ("img", "script", "iframe", "object", "foreignobject")]
+    assert not [
+        tag
+        for tag, _ in page.elements
+        if tag in ("img", "script", "iframe", "object", "foreignobject")
+    ]
     assert not [a for _, a in page.elements if any(key.startswith("on") for key in a)]
     for tag, attributes in page.elements:
         usual = attributes.get("href", "#").startswith(("#", "data:application/json;"))

@@ -1,4 +1,6 @@
-"""Statistics over machines: values of other programs and books, and how often intervals and tests are right."""
+"""Statistics over machines: values of other programs and books, and how often intervals and tests
+are right.
+"""
 
 import math
 import random
@@ -16,7 +18,8 @@ CASES = {
     "two": ([0.10, 0.60], [0.05, 0.07]),
     "uneven": ([-0.4, 0.1, 0.3, 0.35, 0.2, 1.1], [0.3, 0.02, 0.05, 0.4, 0.01, 0.2]),
 }
-# statsmodels 0.15.0, which has no wheel for free-threaded Python 3.13, gave this, with CASES as above:
+# statsmodels 0.15.0, which has no wheel for free-threaded Python 3.13, gave this, with CASES as
+# above:
 #
 #   from statsmodels.stats.meta_analysis import combine_effects
 #   for name, (effects, errors) in CASES.items():
@@ -51,7 +54,9 @@ def test_the_order_does_not_matter():
         assert random_effects(*zip(*both, strict=True)) == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("tau, least, most", [(0.0, 0.95, 1.0), (0.05, 0.92, 1.0), (0.3, 0.92, 0.97)])
+@pytest.mark.parametrize(
+    "tau, least, most", [(0.0, 0.95, 1.0), (0.05, 0.92, 1.0), (0.3, 0.92, 0.97)]
+)
 @pytest.mark.parametrize("machines", [2, 4, 10])
 def test_the_interval_holds_the_mean_in_95_of_100_cases(machines, tau, least, most):
     rng, right, right_of_new, cases = random.Random(f"{machines} {tau}"), 0, 0, 1000
@@ -62,7 +67,8 @@ def test_the_interval_holds_the_mean_in_95_of_100_cases(machines, tau, least, mo
         right += low <= 0.4 <= high
         low, high = found.interval(new=True)
         right_of_new += low <= rng.gauss(0.4, math.hypot(tau, rng.uniform(0.03, 0.08))) <= high
-    most = 1.0 if machines == 2 else most  # the variance of two is too often seen as 0, for which the interval is wide
+    # the variance of two is too often seen as 0, for which the interval is wide
+    most = 1.0 if machines == 2 else most
     assert least <= right / cases <= most
     # Where the machines hardly differ, a further one is expected in too wide an interval.
     assert 0.935 <= right_of_new / cases <= (0.97 if tau == 0.3 and machines > 2 else 1.0)
@@ -77,7 +83,10 @@ def test_the_prediction_for_equal_errors_is_students():
 
 def test_welchs_test_is_scipys():
     rng = random.Random(3)
-    samples = [[rng.gauss(mean, spread) for _ in range(n)] for mean, spread, n in ((0, 1, 5), (1, 2, 9), (0.5, 0.3, 4))]
+    samples = [
+        [rng.gauss(mean, spread) for _ in range(n)]
+        for mean, spread, n in ((0, 1, 5), (1, 2, 9), (0.5, 0.3, 4))
+    ]
     for some in (samples, samples[:2]):
         means = [Mean(fmean(of), stdev(of) / math.sqrt(len(of)), len(of) - 1) for of in some]
         assert differ(means) == pytest.approx(stats.f_oneway(*some, equal_var=False).pvalue)
@@ -94,14 +103,18 @@ ROSNER = """
 def test_rosners_outliers():
     values = [float(value) for value in ROSNER.split()]
     assert [values[at] for at in outliers(values, 0.05)] == [6.01, 5.42, 5.34]
-    assert [critical(n, 0.05) for n in (54, 53, 52)] == pytest.approx([3.158, 3.151, 3.143], abs=1e-3)
+    assert [critical(n, 0.05) for n in (54, 53, 52)] == pytest.approx(
+        [3.158, 3.151, 3.143], abs=1e-3
+    )
 
 
 @pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("machines", [4, 8, 40])
 def test_one_false_outlier_in_20_cases(machines):
     rng, cases = random.Random(machines), 2000
-    found = sum(bool(outliers([rng.gauss(0, 0.03) for _ in range(machines)], 0.05)) for _ in range(cases))
+    found = sum(
+        bool(outliers([rng.gauss(0, 0.03) for _ in range(machines)], 0.05)) for _ in range(cases)
+    )
     assert 0.02 < found / cases < 0.07
 
 

@@ -16,7 +16,9 @@ def test_every_condition_has_every_turn_and_the_order_is_reversed_in_between():
 
         return condition
 
-    found = without_pause(alternate({"alone": taking("alone", 1), "both": taking("both", 2)}, turns=3))
+    found = without_pause(
+        alternate({"alone": taking("alone", 1), "both": taking("both", 2)}, turns=3)
+    )
     assert order == ["alone", "both", "both", "alone", "alone", "both"]
     assert found == {"alone": [1, 4, 5], "both": [4, 6, 12]}
 
@@ -35,7 +37,9 @@ def test_a_drift_cancels_and_every_turn_counts():
     assert result["metrics"] == {"slower": pytest.approx(1.5), "faster": pytest.approx(1 / 1.5)}
     assert result["condition_seconds"]["slower"] == [both, alone]
     # One slow turn of four counts as a training job would feel it.
-    assert condition_ratios({"slower": ([1.0, 1.0, 1.0, 5.0], [1.0] * 4)})["metrics"] == {"slower": pytest.approx(2)}
+    assert condition_ratios({"slower": ([1.0, 1.0, 1.0, 5.0], [1.0] * 4)})["metrics"] == {
+        "slower": pytest.approx(2)
+    }
     assert condition_ratios({"slower": ([3.0], [1.5])})["metrics"] == {"slower": pytest.approx(2)}
 
 
@@ -50,7 +54,8 @@ def test_cases_of_a_process_take_their_turns_next_to_each_other():
         return {"of": name}
 
     whole = side_by_side([case("a"), case("b")])
-    assert [next(whole), next(whole), next(whole)] == [None] * 3  # before each turn, others may have theirs
+    # before each turn, others may have theirs
+    assert [next(whole), next(whole), next(whole)] == [None] * 3
     with pytest.raises(StopIteration) as end:
         next(whole)
     assert end.value.value == {"of": "a", "others": [{"of": "b"}]}
@@ -63,4 +68,6 @@ def test_a_case_that_is_unavailable_ends_the_measurement():
             yield
         return result
 
-    assert without_pause(side_by_side([case({"a": 1}), case({"unavailable": "no disk"})])) == {"unavailable": "no disk"}
+    assert without_pause(side_by_side([case({"a": 1}), case({"unavailable": "no disk"})])) == {
+        "unavailable": "no disk"
+    }

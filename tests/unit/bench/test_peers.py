@@ -1,4 +1,6 @@
-"""The group of peers: who takes part and is compared, what is left out, and a real run of some of it."""
+"""The group of peers: who takes part and is compared, what is left out, and a real run of some of
+it.
+"""
 
 import json
 import subprocess
@@ -44,7 +46,9 @@ def test_one_worker_is_compared_with_many_and_not_with_itself():
     assert plan.pairs(many)[0].denominator == "ft/loader-thread/1"
     one = [c for _, c in plan.ranked(CONFIGS, [1], quick=False)]
     assert len({c.key for c in one}) == len(one)
-    assert [(p.numerator, p.denominator) for p in plan.pairs(one)] == [("ft/loader-thread/1", "gil/torch-process/1")]
+    assert [(p.numerator, p.denominator) for p in plan.pairs(one)] == [
+        ("ft/loader-thread/1", "gil/torch-process/1")
+    ]
 
 
 def test_groups_and_all():
@@ -60,15 +64,24 @@ def test_a_peer_that_is_not_installed_is_left_out_and_said():
     twins = Twins(
         environments={
             twin: {"packages": packages, "cpu": {"usable": 2}}
-            for twin, packages in (("ft", {"torch": "2", "spdl-core": "0.8.0"}), ("gil", everything))
+            for twin, packages in (
+                ("ft", {"torch": "2", "spdl-core": "0.8.0"}),
+                ("gil", everything),
+            )
         }
     )
     ranked = Measurement(scenario, options(scenario.name, quick=False), twins, display).ranked()
     keys = {c.key for _, c in ranked}
-    assert "ft/nodes-thread/2" not in keys and {"gil/nodes-thread/2", "ft/spdl/2", "ft/loader-thread/2"} <= keys
+    assert (
+        "ft/nodes-thread/2" not in keys
+        and {"gil/nodes-thread/2", "ft/spdl/2", "ft/loader-thread/2"} <= keys
+    )
     (left_out,) = display.results.skipped
     assert left_out.what == "peers-pillow-128: ft torchdata.nodes threads x2"
-    assert "torchdata not installed in the ft twin" in left_out.why and "requirements.lock" in left_out.why
+    assert (
+        "torchdata not installed in the ft twin" in left_out.why
+        and "requirements.lock" in left_out.why
+    )
     assert display.notes == [f"left out: {left_out.what}: {left_out.why}"]
     # Its comparison is gone with it, the others stay.
     pairs = SCENARIOS["peers-pillow-128"].plan.pairs(c for _, c in ranked)
@@ -81,7 +94,10 @@ def test_a_run_of_peers(special, special_run):
     assert (scenario.group, scenario.metrics[0]) == ("peers", "throughput")
     assert all(t.metrics["throughput"] > 0 for t in scenario.rounds[0].trials)
     for c in scenario.candidates:
-        assert VARIANTS[c.variant].title in c.title and VARIANTS[c.variant].title in special_run.printed
+        assert (
+            VARIANTS[c.variant].title in c.title
+            and VARIANTS[c.variant].title in special_run.printed
+        )
     assert (special_run.directory / "peers-pillow-128.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
@@ -98,12 +114,18 @@ def test_the_other_measurements(paths, name, metrics):
     scenario = SCENARIOS[name]
     paths = paths if scenario.source == "images" else []
     found = [
-        without_pause(scenario.measure(task_of(name, paths, variant))) for variant in ("loader-thread", "torch-process")
+        without_pause(scenario.measure(task_of(name, paths, variant)))
+        for variant in ("loader-thread", "torch-process")
     ]
     for result in found:
-        assert set(scenario.metrics) == metrics <= set(result["metrics"]) and min(result["metrics"].values()) > 0
+        assert (
+            set(scenario.metrics) == metrics <= set(result["metrics"])
+            and min(result["metrics"].values()) > 0
+        )
         assert result["batches"] == 4 <= len(result["rows"])
-    assert [found[0][part] for part in ("first_batch", "rows")] == [found[1][part] for part in ("first_batch", "rows")]
+    assert [found[0][part] for part in ("first_batch", "rows")] == [
+        found[1][part] for part in ("first_batch", "rows")
+    ]
 
 
 # Threads of another library that are inside of torch's C++ code when the trial has answered.
@@ -124,7 +146,9 @@ runpy.run_module("ftbench.trial.child", run_name="__main__")
 
 @pytest.mark.slow
 def test_a_trial_ends_well_whatever_threads_a_peer_leaves(environment, twin):
-    """CPython 3.13 unwinds daemon threads at its end, which aborts a process that is in C++ code."""
+    """CPython 3.13 unwinds daemon threads at its end, which aborts a process that is in C++
+    code.
+    """
     task = Task(SCENARIOS["peers-overhead-tensor"], [], "loader-thread", 1, 4, 1, 2, 2, config=twin)
     done = subprocess.run(
         [sys.executable, "-P", "-c", WITH_DAEMON_THREADS],

@@ -56,9 +56,13 @@ def trial(paths, twin):
     """Starts trials of two batches a worker and turn; what is left of them ends with the test."""
     with contextlib.ExitStack() as stack:
 
-        def start(variant: str, scenario: str = "pillow", ranks: int = 2, **more: object) -> TrialProcess:
+        def start(
+            variant: str, scenario: str = "pillow", ranks: int = 2, **more: object
+        ) -> TrialProcess:
             chosen = own.SCENARIO if scenario == "dataset" else SCENARIOS[scenario]
-            task = Task(chosen, paths, variant, 1, 2, 2, 2, 2, turns=2, config=twin, ranks=ranks, **more)
+            task = Task(
+                chosen, paths, variant, 1, 2, 2, 2, 2, turns=2, config=twin, ranks=ranks, **more
+            )
             started = TrialProcess(sys.executable, task.request(), {})
             return stack.enter_context(contextlib.closing(started))
 
@@ -91,7 +95,9 @@ def alone() -> dict[str, dict]:
         ("torch-process", "pillow"),
         ("loop", "peers-pillow-128"),
         ("serial", "augment@light"),
-        pytest.param("loader-spawn", "pillow", marks=pytest.mark.long(reason="each worker imports torch")),
+        pytest.param(
+            "loader-spawn", "pillow", marks=pytest.mark.long(reason="each worker imports torch")
+        ),
         ("loader-thread", "peers-shapes-ragged"),
     ],
 )
@@ -108,7 +114,9 @@ def test_two_ranks_load_together_what_one_process_loads(trial, children, alone, 
     batches = [by_batch(each["first_batch"], each["rows"], 2) for each in (one, two)]
     assert batches[0].items() <= batches[1].items()
     metrics = two["metrics"]
-    assert all(0 < value for value in metrics.values()) and {"slowest_rank"} == {*metrics} - {*one["metrics"]}
+    assert all(0 < value for value in metrics.values()) and {"slowest_rank"} == {*metrics} - {
+        *one["metrics"]
+    }
     if "throughput" in metrics:
         assert metrics["slowest_rank"] < metrics["throughput"]
     if "memory_mib" in metrics:  # the ranks' and torchrun's
@@ -120,7 +128,10 @@ def test_ranks_are_torchruns_and_stand_still_between_turns(trial, children):
     started = trial("loader-process")
     assert [started.go_on(), started.go_on()] == [None] * 2
     ranks = [each for each in children() if "ftbench.trial.child" in each.cmdline()]
-    variables = [{name: each.environ()[name] for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")} for each in ranks]
+    variables = [
+        {name: each.environ()[name] for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")}
+        for each in ranks
+    ]
     assert sorted(variables, key=lambda each: each["RANK"]) == [
         {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"} for rank in range(2)
     ]
@@ -135,7 +146,11 @@ def test_ranks_are_torchruns_and_stand_still_between_turns(trial, children):
 FAILURES = [
     ("Raises", "loader-thread", "rank 1 of 2: OSError: picture 6 cannot be read"),
     ("Raises", "torch-process", "rank 1 of 2: OSError: picture 6 cannot be read"),
-    ("Killed", "loader-thread", r"rank 1 of 2 ended too early: killed by signal 9 \(out of memory\?\)"),
+    (
+        "Killed",
+        "loader-thread",
+        r"rank 1 of 2 ended too early: killed by signal 9 \(out of memory\?\)",
+    ),
     ("Killed", "torch-process", r"rank 1 of 2: RuntimeError: DataLoader worker \(pid"),
     ("Exits", "serial", "rank 1 of 2: SystemExit: enough"),
     ("Leaves", "serial", "rank 1 of 2 ended before its measurement did"),
@@ -150,7 +165,8 @@ def test_a_rank_that_fails_ends_the_trial_with_its_reason(numbers, children, nam
     with pytest.raises(TrialFailed, match=f"^{why}") as failed:
         to_its_end(started)
     assert not failed.value.hung
-    assert ("numbers_data.py" in str(failed.value)) == (name in ("Raises", "Exits"))  # its traceback
+    # its traceback
+    assert ("numbers_data.py" in str(failed.value)) == (name in ("Raises", "Exits"))
     assert_gone(children())
 
 
@@ -198,25 +214,36 @@ def test_a_run_with_ranks(few, run_bench, environment, finished_run, tmp_path):
     out = tmp_path / "out"
     plan = few(out, "pillow=torch-process/1,loader-thread/1", "memory", "--ranks", 2, "--rounds", 1)
     cpu = min(os.sched_getaffinity(0))
-    done = completed(plan, env=environment, status=0, preexec_fn=lambda: os.sched_setaffinity(0, {cpu}))
+    done = completed(
+        plan, env=environment, status=0, preexec_fn=lambda: os.sched_setaffinity(0, {cpu})
+    )
     record = load(out / "latest")
     assert record.status == "complete" and record.options.ranks == 2
     (entry,) = record.scenarios
     assert entry.ranks == 2 and entry.metrics[:2] == ["throughput", "slowest_rank"]
     assert [(each.what, each.why) for each in record.skipped] == [
-        ("memory", "several ranks cannot measure it: it follows the memory of one process over an epoch")
+        (
+            "memory",
+            "several ranks cannot measure it: it follows the memory of one process over an epoch",
+        )
     ]
     said = " ".join(done.stdout.split())
     assert "Pillow on 2 ranks: " in said and ": 2 ranks of 1 worker each" in said
     assert "throughput of the slowest rank" in said and "2 ranks share 1 CPU:" in said
     page, summary = ((out / "latest" / name).read_text() for name in ("report.html", "summary.md"))
     for text in (page, summary):
-        assert "2 ranks, each a process with its own loader, workers and share of the batches" in text
-        assert "./twins bench pillow --quick --rounds 1 --workers 1 --ranks 2" in text.replace("\\", "")
+        assert (
+            "2 ranks, each a process with its own loader, workers and share of the batches" in text
+        )
+        assert "./twins bench pillow --quick --rounds 1 --workers 1 --ranks 2" in text.replace(
+            "\\", ""
+        )
     # Another number of ranks is other work.
     compared = run_bench("compare", finished_run[1], out / "latest")
     assert compared.returncode == 2
-    assert "not the same work: number of ranks is 1 in A and 2 in B" in " ".join(compared.stdout.split())
+    assert "not the same work: number of ranks is 1 in A and 2 in B" in " ".join(
+        compared.stdout.split()
+    )
 
 
 def result(turn_seconds: list[float], **more: object) -> dict:
@@ -229,12 +256,29 @@ def result(turn_seconds: list[float], **more: object) -> dict:
         "memory_mib": 70.0,
     }
     turns = len(turn_seconds)
-    usual = {"samples": 10 * turns, "batches": 5 * turns, "first_batch": 7, "rows": [1, 2], "metrics": metrics}
-    return {**usual, "turn_seconds": turn_seconds, "turn_began": [float(turn) for turn in range(turns)], **more}
+    usual = {
+        "samples": 10 * turns,
+        "batches": 5 * turns,
+        "first_batch": 7,
+        "rows": [1, 2],
+        "metrics": metrics,
+    }
+    return {
+        **usual,
+        "turn_seconds": turn_seconds,
+        "turn_began": [float(turn) for turn in range(turns)],
+        **more,
+    }
 
 
 def test_results_of_ranks_are_one_result():
-    other = {"throughput": 1.0, "overhead_us": 1.0, "cpu_per_1000": 4.0, "time_to_first_batch": 0.7, "memory_mib": 70.0}
+    other = {
+        "throughput": 1.0,
+        "overhead_us": 1.0,
+        "cpu_per_1000": 4.0,
+        "time_to_first_batch": 0.7,
+        "memory_mib": 70.0,
+    }
     # Each rank is fast while the other one is slow: the sum of a turn is what counts.
     found = together(
         [
@@ -243,9 +287,15 @@ def test_results_of_ranks_are_one_result():
         ]
     )
     metrics = found["metrics"]
-    assert metrics["throughput"] == pytest.approx(10 + 5) and metrics["overhead_us"] == pytest.approx(1e6 / 15)
+    assert metrics["throughput"] == pytest.approx(10 + 5) and metrics[
+        "overhead_us"
+    ] == pytest.approx(1e6 / 15)
     assert metrics["slowest_rank"] == pytest.approx(20 / 3)  # 20 samples in 1 + 2 s
-    assert (metrics["time_to_first_batch"], metrics["cpu_per_1000"], metrics["memory_mib"]) == (0.7, 3.0, 70.0)
+    assert (metrics["time_to_first_batch"], metrics["cpu_per_1000"], metrics["memory_mib"]) == (
+        0.7,
+        3.0,
+        70.0,
+    )
     assert found["rows"] == [1, 3, 2, 4] and found["first_batch"] == 7
     assert (found["samples"], found["batches"]) == (40, 20)
     # All samples of a turn in its time: 20 in 4/3 s.

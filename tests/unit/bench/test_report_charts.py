@@ -19,7 +19,9 @@ from tests.unit.bench.reports import alone, analysed
 
 
 def test_every_chart_has_its_figures_in_its_table(many):
-    """Of each scenario's own metric: a row for each candidate, and the chart's values among those of the document."""
+    """Of each scenario's own metric: a row for each candidate, and the chart's values among those
+    of the document.
+    """
     for scenario in many.scenarios:
         first = scenario.metric
         found = charts.charts(scenario)
@@ -37,7 +39,11 @@ def test_every_chart_has_its_figures_in_its_table(many):
 def test_cases_on_an_axis_become_curves(many):
     scenario = many.scenario("sizes")
     measured = charts.charts(scenario)[0].picture
-    assert measured.logarithmic_x and [*measured.marks.values()] == ["64 KiB", "512 KiB", "4096 KiB"]
+    assert measured.logarithmic_x and [*measured.marks.values()] == [
+        "64 KiB",
+        "512 KiB",
+        "4096 KiB",
+    ]
     means = {m.candidate.key: m.typical for m in tables.candidates(scenario, "throughput")}
     (line,) = [line for line in measured.lines if line.label == "free-threaded: loader threads"]
     assert list(line.x) == [64 * 1024, 512 * 1024, 4096 * 1024]
@@ -56,7 +62,9 @@ def test_cases_by_name_become_groups_of_bars(many):
 def test_many_numbers_of_workers_become_curves_with_ranges(many):
     scenario = many.scenario("workers")
     (line,) = [
-        line for line in charts.charts(scenario)[0].picture.lines if line.label == "free-threaded: loader threads"
+        line
+        for line in charts.charts(scenario)[0].picture.lines
+        if line.label == "free-threaded: loader threads"
     ]
     own = [
         m
@@ -71,12 +79,22 @@ def test_many_numbers_of_workers_become_curves_with_ranges(many):
 
 def test_many_numbers_of_workers_under_cases_become_a_chart_for_each(many):
     like = many.results.scenarios[0]
-    scenario = analysed(many, documents.scenario(like, "scaling", documents.WORK, "work", workers=(1, 2, 4)))
-    found = [c for c in charts.charts(scenario) if re.fullmatch(r"scaling-throughput(-\d)?", c.name)]
-    assert [c.title for c in found] == [f"Throughput, {case.title}: higher is better" for case in documents.WORK]
+    scenario = analysed(
+        many, documents.scenario(like, "scaling", documents.WORK, "work", workers=(1, 2, 4))
+    )
+    found = [
+        c for c in charts.charts(scenario) if re.fullmatch(r"scaling-throughput(-\d)?", c.name)
+    ]
+    assert [c.title for c in found] == [
+        f"Throughput, {case.title}: higher is better" for case in documents.WORK
+    ]
     for chart, case in zip(found, documents.WORK, strict=True):
-        measured = [m for m in tables.candidates(scenario, "throughput") if m.candidate.case == case.name]
-        assert sorted(y for line in chart.picture.lines for y in line.y) == sorted(m.typical for m in measured)
+        measured = [
+            m for m in tables.candidates(scenario, "throughput") if m.candidate.case == case.name
+        ]
+        assert sorted(y for line in chart.picture.lines for y in line.y) == sorted(
+            m.typical for m in measured
+        )
         # Nobody can do more than as many times the best of one worker.
         one = max(m.typical for m in measured if m.candidate.workers == 1)
         assert chart.picture.ideal == [(1, one), (2, 2 * one), (4, 4 * one)]
@@ -84,7 +102,13 @@ def test_many_numbers_of_workers_under_cases_become_a_chart_for_each(many):
 
 @pytest.mark.parametrize(
     "value, unit, wanted",
-    [(0.005, "s", "5 ms"), (0, "s", "0 s"), (2048, "MiB", "2 GiB"), (1000, "samples/s", "1,000"), (0.5, "", "0.5")],
+    [
+        (0.005, "s", "5 ms"),
+        (0, "s", "0 s"),
+        (2048, "MiB", "2 GiB"),
+        (1000, "samples/s", "1,000"),
+        (0.5, "", "0.5"),
+    ],
 )
 def test_marks_of_an_axis(value, unit, wanted):
     assert style.amount(value, unit) == wanted
@@ -107,9 +131,13 @@ def test_overview_turns_what_should_be_small(many):
 
 
 def test_pictures(many):
-    """A waterfall's picture, and of each scenario without one all charts that its page shows without being asked."""
+    """A waterfall's picture, and of each scenario without one all charts that its page shows
+    without being asked.
+    """
     run = alone(many, many.scenario("pillow"), many.scenario("chain"), many.scenario("steps"))
-    pictures = dict(itertools.takewhile(lambda file: file[0].endswith(".png"), files.write(view(run))))
+    pictures = dict(
+        itertools.takewhile(lambda file: file[0].endswith(".png"), files.write(view(run)))
+    )
     assert list(pictures) == ["waterfall.png", "steps.png"]
     for content in pictures.values():
         with Image.open(io.BytesIO(content)) as picture:
@@ -125,7 +153,11 @@ def test_curves_are_told_apart(many, count):
     def kept(candidate, draw):
         off = draw.random()
         return {
-            "loss": {"unit": "nats", "values": [v + off for v in values], "over": {"title": "step", "values": values}}
+            "loss": {
+                "unit": "nats",
+                "values": [v + off for v in values],
+                "over": {"title": "step", "values": values},
+            }
         }
 
     scenario = documents.scenario(
@@ -136,11 +168,16 @@ def test_curves_are_told_apart(many, count):
         plan=training.SCENARIO.plan,
         kept=kept,
     )
-    (chart,) = [chart for chart in charts.charts(analysed(many, scenario)) if chart.name == "own-loss-curve"]
+    (chart,) = [
+        chart for chart in charts.charts(analysed(many, scenario)) if chart.name == "own-loss-curve"
+    ]
     figure = Figure(figsize=(4, 6), dpi=72)
     chart.picture.draw(figure, 0, 0)
     (axes,) = figure.axes
-    looks = [(line.get_color(), line.get_linestyle(), line.get_marker()) for line in axes.get_legend().get_lines()]
+    looks = [
+        (line.get_color(), line.get_linestyle(), line.get_marker())
+        for line in axes.get_legend().get_lines()
+    ]
     assert len(set(looks)) == len(looks) == len(chart.picture.lines) > 5
     assert axes.get_ylim()[0] == 0 and axes.get_ylim()[1] > 10.5 + count
     assert axes.get_xlabel() == "step"

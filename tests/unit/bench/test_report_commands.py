@@ -23,7 +23,9 @@ from tests.unit.bench.simulated import blank
 
 
 def test_commands_ask_for_the_same(document, photos):
-    document = replace(document, options=replace(document.options, data=str(photos), rounds=2, batch_size=2))
+    document = replace(
+        document, options=replace(document.options, data=str(photos), rounds=2, batch_size=2)
+    )
     found = {what: shlex.split(line) for what, line in commands.commands(analyse(document))}
     line = found["The same measurement"]
     start = line.index("./twins")
@@ -42,14 +44,24 @@ def test_commands_ask_for_the_same(document, photos):
     "where, given, native, docker",
     [
         ("python", {"data": "photos"}, "--data photos", "DATA=./photos * --data /data"),
-        ("python", {"dataset": "/me/a.py:x"}, "--dataset /me/a.py:x", "CODE=/me * --dataset a.py:x"),
+        (
+            "python",
+            {"dataset": "/me/a.py:x"},
+            "--dataset /me/a.py:x",
+            "CODE=/me * --dataset a.py:x",
+        ),
         (
             "unix:/run/ft",
             {"data": "/data/few", "folders": {"DATA": "/my photos"}},
             "--data '/my photos/few'",
             "DATA='/my photos' * --data /data/few",
         ),
-        ("unix:/run/ft", {"data": "/data"}, "--data your/images", "DATA=./your/images * --data /data"),
+        (
+            "unix:/run/ft",
+            {"data": "/data"},
+            "--data your/images",
+            "DATA=./your/images * --data /data",
+        ),
         (
             "unix:/run/ft",
             {"dataset": "a.py:x", "folders": {"CODE": "/me", "DATA": "/photos"}},
@@ -96,18 +108,29 @@ def test_a_run_that_would_settle_it_is_a_longer_one(many, place, ratio, half, pr
     ((what, line),) = commands.longer(run)
     assert what == "A run that would settle what is open"
     line = shlex.split(line)
-    given = arguments.parse(line[line.index("ft-bench" if where.startswith("unix:") else "bench") + 1 :])
-    assert given.rounds is None and given.budget > options.budget and given.precision == pytest.approx(precision)
+    given = arguments.parse(
+        line[line.index("ft-bench" if where.startswith("unix:") else "bench") + 1 :]
+    )
+    assert (
+        given.rounds is None
+        and given.budget > options.budget
+        and given.precision == pytest.approx(precision)
+    )
     assert [scenario.name for scenario in given.scenarios] == ["text"]
 
 
 def test_a_run_that_would_settle_it_has_enough_for_the_slowest_scenario(many):
     narrow = {"ratio": 1.04, "low": 1.04 / math.exp(0.06), "high": 1.04 * math.exp(0.06)}
     both = [
-        renamed(decided(many, **narrow, resolution=seen), name) for name, seen in (("pillow", 1.08), ("text", 1.11))
+        renamed(decided(many, **narrow, resolution=seen), name)
+        for name, seen in (("pillow", 1.08), ("text", 1.11))
     ]
-    run = Analysis(both[0].results, [each.scenarios[0] for each in both], [each.waterfalls[0] for each in both])
-    run.results.options = replace(run.results.options, data=None, scenarios=["pillow", "text"], budget=300.0)
+    run = Analysis(
+        both[0].results, [each.scenarios[0] for each in both], [each.waterfalls[0] for each in both]
+    )
+    run.results.options = replace(
+        run.results.options, data=None, scenarios=["pillow", "text"], budget=300.0
+    )
     minutes = [more_minutes(each.scenarios[0], each.waterfalls[0].steps[-1]) for each in both]
     assert minutes[0] < minutes[1]
     ((_, line),) = commands.longer(run)
@@ -118,13 +141,21 @@ def test_a_run_that_would_settle_it_has_enough_for_the_slowest_scenario(many):
         assert given.budget * part / (first + second) >= 300 / 2 + 60 * max(minutes)
     # What cannot be settled is not promised.
     steps = run.waterfalls[1].steps
-    steps[1] = replace(steps[1], ratio=1.001, low=0.5, high=2.0, resolution=3.0, verdict=Verdict.NO_DIFFERENCE)
-    assert [what for what, _ in commands.longer(run)] == ["A run that would settle some of what is open"]
+    steps[1] = replace(
+        steps[1], ratio=1.001, low=0.5, high=2.0, resolution=3.0, verdict=Verdict.NO_DIFFERENCE
+    )
+    assert [what for what, _ in commands.longer(run)] == [
+        "A run that would settle some of what is open"
+    ]
 
 
 def test_a_run_without_the_suite_is_repeated_without_it():
     options = blank().options
-    for quick, stress, expected in ((False, False, True), (False, True, False), (True, False, False)):
+    for quick, stress, expected in (
+        (False, False, True),
+        (False, True, False),
+        (True, False, False),
+    ):
         given = replace(options, dataset="fine:x", quick=quick, stress=stress)
         assert ("--no-stress" in commands.options(given)) is expected
 
@@ -133,24 +164,36 @@ def test_a_run_without_the_suite_is_repeated_without_it():
 def test_out_is_checked_before_anything_is_built(given, capsys):
     with pytest.raises(SystemExit, match="^2$"):
         arguments.check([*given, "--out", "/dev/null"], "./twins bench")
-    assert "cannot write results to /dev/null; name another directory with --out DIR" in capsys.readouterr().err
+    assert (
+        "cannot write results to /dev/null; name another directory with --out DIR"
+        in capsys.readouterr().err
+    )
 
 
 def test_every_printed_command_is_understood_where_it_was_printed(saved_run, capsys):
-    """In the terminal, the page and the summary: options are checked, and what is to be read is there."""
+    """In the terminal, the page and the summary: options are checked, and what is to be read is
+    there.
+    """
     assert cli.main(["report", str(saved_run)]) == 0
     outputs = {
         "terminal": capsys.readouterr().out,
         "page": html.unescape((saved_run / "report.html").read_text()),
         "summary": (saved_run / "summary.md").read_text(),
     }
-    checks = {"bench": arguments.check, "audit": audit_arguments.check, "repro": repro_arguments.check}
+    checks = {
+        "bench": arguments.check,
+        "audit": audit_arguments.check,
+        "repro": repro_arguments.check,
+    }
     for name, text in outputs.items():
-        found = re.findall(r"(?:docker compose run --rm ft-|\./twins )(bench|audit|repro)\b([^\n<`]*)", text)
+        found = re.findall(
+            r"(?:docker compose run --rm ft-|\./twins )(bench|audit|repro)\b([^\n<`]*)", text
+        )
         assert found, name
         for verb, rest in found:
             given = shlex.split(rest.rstrip("."))
-            given = [str(saved_run) if word == "/data" else word for word in given]  # the container's folder
+            # the container's folder
+            given = [str(saved_run) if word == "/data" else word for word in given]
             if given[:1] == ["report"]:
                 assert load(Path(given[1])), name
             checks[verb](given, f"./twins {verb}")

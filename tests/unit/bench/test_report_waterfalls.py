@@ -29,7 +29,8 @@ def test_the_waterfalls_sentence_comes_first(many):
     first, second = (verdict_words.sentence(many, fall) for fall in many.waterfalls)
     assert first.startswith("pillow: threads") and "too few rounds" in first
     assert re.match(
-        r"chain: threads without the GIL against torch's DataLoader with processes: (9\d%|2\.\d\d times) faster "
+        r"chain: threads without the GIL against torch's DataLoader with processes: "
+        r"(9\d%|2\.\d\d times) faster "
         r"\([\d.]+%? to [\d.]+%?\), \d+ against \d+ samples/s; removing the GIL by itself: ",
         second,
     )
@@ -44,7 +45,9 @@ def test_the_waterfalls_sentence_comes_first(many):
 
 
 def test_a_missing_step_is_named_with_its_reason(many):
-    """It is part of the last step, which is then not the GIL's by itself; the audit looks at failing threads."""
+    """It is part of the last step, which is then not the GIL's by itself; the audit looks at
+    failing threads.
+    """
     missing = "ft-gil/loader-thread/2"
 
     def fail(results: Results) -> None:
@@ -60,7 +63,10 @@ def test_a_missing_step_is_named_with_its_reason(many):
     fall = failed.waterfalls[1]
     assert "by itself" not in verdict_words.sentence(failed, fall)
     said = " ".join(waterfalls.notes(failed, fall))
-    assert "Missing here: free-threaded build with GIL on" in said or "Missing here: loader threads" in said
+    assert (
+        "Missing here: free-threaded build with GIL on" in said
+        or "Missing here: loader threads" in said
+    )
     assert "The trial of ft-gil loader threads x2 failed: RuntimeError: not thread-safe." in said
     assert "./twins audit my.py:x " in said
 
@@ -97,29 +103,48 @@ def test_a_narrow_terminal_gets_a_block_of_lines_for_each_step(many, capsys, mon
     run = alone(many, many.scenario("chain"))
     terminal.write(view(run))
     shown = capsys.readouterr().out.splitlines()
-    for name, factor, speed, throughput, _ in waterfalls.chart(run, run.waterfalls[0]).table.rows[1:]:
+    for name, factor, speed, throughput, _ in waterfalls.chart(run, run.waterfalls[0]).table.rows[
+        1:
+    ]:
         at = shown.index(name)
         assert shown[at + 1] == f"  factor: {factor}, samples/s: {speed}"
         assert shown[at + 2] == f"  throughput: {throughput}"
     # Text that people copy is not broken into lines.
-    assert all(len(line) <= 60 for line in shown if "DataLoader(" not in line and "./twins" not in line)
+    assert all(
+        len(line) <= 60 for line in shown if "DataLoader(" not in line and "./twins" not in line
+    )
 
 
 @pytest.mark.parametrize(
     "fastest, text, code",
     [
-        ("ft/loader-thread/2", "loader threads in free-threaded Python", 'num_workers=2, worker_method="thread")'),
-        ("gil/loader-process/2", "loader processes in ordinary Python", 'num_workers=2, worker_method="process")'),
+        (
+            "ft/loader-thread/2",
+            "loader threads in free-threaded Python",
+            'num_workers=2, worker_method="thread")',
+        ),
+        (
+            "gil/loader-process/2",
+            "loader processes in ordinary Python",
+            'num_workers=2, worker_method="process")',
+        ),
         ("gil/torch-process/2", "torch DataLoader processes in ordinary Python", "num_workers=2)"),
         # It is there to be compared, not to be used.
-        ("ft-gil/loader-thread/2", "loader threads in free-threaded Python (ft)", 'worker_method="thread")'),
+        (
+            "ft-gil/loader-thread/2",
+            "loader threads in free-threaded Python (ft)",
+            'worker_method="thread")',
+        ),
     ],
 )
 def test_what_is_advised_is_the_fastest_that_was_measured(many, fastest, text, code):
     run = with_throughput(many, fastest, [1e6] * 5)
     advised, line = advice.advice(run, run.waterfalls[1])
     assert text in advised and line.endswith(code)
-    assert f"from {'torch.utils.data' if 'torch' in fastest else 'ftloader'} import DataLoader; " in line
+    assert (
+        f"from {'torch.utils.data' if 'torch' in fastest else 'ftloader'} import DataLoader; "
+        in line
+    )
     assert "batch_size" not in line  # which is the bench's own
 
 
@@ -128,14 +153,24 @@ def test_what_is_not_told_apart_is_no_reason_to_change(many):
     run = with_throughput(many, "gil/loader-thread/2", noisy)
     advised, line = advice.advice(run, run.waterfalls[1])
     # It hides nobody who is surely faster.
-    assert advised.startswith("Best measured here for chain: loader threads in free-threaded Python")
-    assert "Not shown to be slower: loader threads in ordinary Python (gil), num_workers=2" in advised
+    assert advised.startswith(
+        "Best measured here for chain: loader threads in free-threaded Python"
+    )
+    assert (
+        "Not shown to be slower: loader threads in ordinary Python (gil), num_workers=2" in advised
+    )
     assert "Not shown" not in advice.advice(many, many.waterfalls[1])[0]
     for workers in (1, 2):
         run = with_throughput(run, f"ft/loader-thread/{workers}", [each / 2 for each in noisy])
     advised, line = advice.advice(run, run.waterfalls[1])
-    assert advised.startswith("Keep torch DataLoader processes in ordinary Python") and "from torch." in line
-    assert "loader threads in ordinary Python (gil)" in advised and "is not told apart from it (between" in advised
+    assert (
+        advised.startswith("Keep torch DataLoader processes in ordinary Python")
+        and "from torch." in line
+    )
+    assert (
+        "loader threads in ordinary Python (gil)" in advised
+        and "is not told apart from it (between" in advised
+    )
 
 
 @pytest.mark.parametrize("wrong", ["ft/loader-thread/2", "gil/loader-thread/2"])
@@ -146,12 +181,18 @@ def test_who_gave_other_samples_is_not_advised(many, wrong):
     fall = told.waterfalls[1]
     advised, _ = advice.advice(told, fall)
     title = told.scenario("chain").candidate(wrong).title
-    assert "1000000" not in advised and f"Left out, for they gave other samples: {title}." in advised
+    assert (
+        "1000000" not in advised and f"Left out, for they gave other samples: {title}." in advised
+    )
     said = verdict_words.sentence(told, fall)
-    assert ("gave other samples than torch's DataLoader" in said) is last and ("faster" in said) is not last
+    assert ("gave other samples than torch's DataLoader" in said) is last and (
+        "faster" in said
+    ) is not last
 
     def draw(results: Results) -> None:
-        own = (trial for trial in trials(results, "chain") if trial.candidate == fall.start.candidate)
+        own = (
+            trial for trial in trials(results, "chain") if trial.candidate == fall.start.candidate
+        )
         for number, trial in enumerate(own):
             trial.rows = [number] * len(trial.rows)
 
@@ -185,7 +226,11 @@ def test_no_output_has_a_ratio_of_different_samples(many, capsys, wrong):
         if c.estimate.verdict == Verdict.OTHER_SAMPLES
     }
     before, after = (
-        {row.hover for found in charts.charts(run.scenario("chain")) for row in getattr(found.picture, "rows", ())}
+        {
+            row.hover
+            for found in charts.charts(run.scenario("chain"))
+            for row in getattr(found.picture, "rows", ())
+        }
         for run in (chain, told)
     )
     assert any(hover.split("\n")[0] in titles for hover in before)

@@ -25,7 +25,9 @@ def drawn(scenario) -> dict:
 
 
 def kept(scenario: AnalysedScenario, key: str, name: str) -> list[Distribution]:
-    return [t.distributions[name] for one in scenario.rounds for t in one.trials if t.candidate == key]
+    return [
+        t.distributions[name] for one in scenario.rounds for t in one.trials if t.candidate == key
+    ]
 
 
 def test_a_curve_is_the_median_of_the_rounds_within_their_range(scenario, drawn):
@@ -38,7 +40,8 @@ def test_a_curve_is_the_median_of_the_rounds_within_their_range(scenario, drawn)
     assert list(line.low) == [*map(min, zip(*rounds, strict=True))]
     assert len(picture.lines) == 6  # of two numbers of workers, the most
     assert "decode only, 2 workers" in drawn["inside-memory-mib-curve"].title
-    assert len(drawn["inside-memory-mib-curve"].table.rows) == 2 * 12  # the table has all, of both cases
+    # the table has all, of both cases
+    assert len(drawn["inside-memory-mib-curve"].table.rows) == 2 * 12
 
 
 def test_curves_that_are_all_the_same_are_one(scenario, drawn):
@@ -51,7 +54,8 @@ def test_curves_that_are_all_the_same_are_one(scenario, drawn):
 def test_verdict_tells_cases_in_one_sentence(scenario):
     (first,) = verdict_words.answer(scenario)
     assert first.startswith(
-        "With 2 workers, loader threads in the free-threaded build against loader processes in the GIL build, "
+        "With 2 workers, loader threads in the free-threaded build against loader processes in "
+        "the GIL build, "
     )
     told = {verdict_words.short(c) for c in scenario.comparisons}
     assert sum(outcome in first and "faster" in outcome for outcome in told) == 2
@@ -59,6 +63,8 @@ def test_verdict_tells_cases_in_one_sentence(scenario):
 
 def test_a_curve_with_gaps_is_refused():
     over = {"title": "step", "values": [1, 2]}
-    assert child._checked("loss", {"unit": "nats", "values": [2, 1], "over": over})["over"]["values"] == [1.0, 2.0]
+    assert child._checked("loss", {"unit": "nats", "values": [2, 1], "over": over})["over"][
+        "values"
+    ] == [1.0, 2.0]
     with pytest.raises(child.TrialError, match="'loss' has 3 values over 2"):
         child._checked("loss", {"unit": "nats", "values": [3, 2, 1], "over": over})

@@ -25,11 +25,18 @@ def record(finished_run) -> Results:
 def test_complete_run(finished_run, record, twin):
     done, directory = finished_run
     assert load(directory / "results.json").status == "complete"
-    assert sorted(p.name for p in directory.iterdir()) == ["report.html", "results.json", "summary.md", "waterfall.png"]
+    assert sorted(p.name for p in directory.iterdir()) == [
+        "report.html",
+        "results.json",
+        "summary.md",
+        "waterfall.png",
+    ]
     assert os.readlink(directory.parent / "latest") == directory.name
     (scenario,) = record.scenarios
     assert len(scenario.rounds) == 2
-    keys = {f"{twin}/{variant}/1" for variant in ("torch-process", "loader-process", "loader-thread")}
+    keys = {
+        f"{twin}/{variant}/1" for variant in ("torch-process", "loader-process", "loader-thread")
+    }
     for one in scenario.rounds:
         assert {trial.candidate for trial in one.trials} == keys
         assert one.disturbance.before.affinity >= 1 and one.disturbance.seconds > 0
@@ -40,18 +47,32 @@ def test_complete_run(finished_run, record, twin):
             assert sorted(trial.turn_began) == trial.turn_began
             assert trial.samples == 12 * turns and trial.batches == 6 * turns
             metrics = trial.metrics
-            assert metrics["throughput"] > 0 and metrics["time_to_first_batch"] > 0 and metrics["memory_mib"] > 50
+            assert (
+                metrics["throughput"] > 0
+                and metrics["time_to_first_batch"] > 0
+                and metrics["memory_mib"] > 50
+            )
             assert 0.1 < metrics["cpu_per_1000"] < 1000
             assert trial.gil_enabled == (twin == "gil") and trial.disturbance.own_cpus > 0
     checksums = {(t.first_batch, tuple(t.rows)) for r in scenario.rounds for t in r.trials}
     assert len(checksums) == 1
     # Everybody's turns alternate: nobody has two before all have had one.
-    began = sorted((at, trial.candidate) for trial in scenario.rounds[0].trials for at in trial.turn_began)
+    began = sorted(
+        (at, trial.candidate) for trial in scenario.rounds[0].trials for at in trial.turn_began
+    )
     assert all({who for _, who in began[n : n + 3]} == keys for n in range(0, len(began), 3))
     (fall,) = record.waterfalls
-    assert [step.candidate for step in fall.steps] == [f"{twin}/loader-process/1", f"{twin}/loader-thread/1"]
+    assert [step.candidate for step in fall.steps] == [
+        f"{twin}/loader-process/1",
+        f"{twin}/loader-thread/1",
+    ]
     # The start method is that of the trials' own processes.
-    (method,) = {t.start_method for r in scenario.rounds for t in r.trials if t.candidate == f"{twin}/torch-process/1"}
+    (method,) = {
+        t.start_method
+        for r in scenario.rounds
+        for t in r.trials
+        if t.candidate == f"{twin}/torch-process/1"
+    }
     assert method == multiprocessing.get_start_method()
     assert fall.start.name == f"torch DataLoader, processes ({method})"
     python = record.environment.twins[twin].interpreter
@@ -62,8 +83,14 @@ def test_what_a_person_reads(finished_run, record):
     done, directory = finished_run
     # The answer first, and what to do; in the end the report's place.
     said = " ".join(done.stdout.split())
-    assert said.index("what changes factor samples/s") < said.index(" in all x ") < said.index("revision ")
-    assert said.index("Too little was measured to advise for pillow") < said.index("what changes factor")
+    assert (
+        said.index("what changes factor samples/s")
+        < said.index(" in all x ")
+        < said.index("revision ")
+    )
+    assert said.index("Too little was measured to advise for pillow") < said.index(
+        "what changes factor"
+    )
     assert said.index("report: ") > said.index("revision ")
     assert f"report: {directory / 'report.html'}" in done.stdout
     build = next(iter(record.environment.twins.values())).interpreter.build
@@ -93,12 +120,19 @@ class Started:
 
 @pytest.fixture
 def started(environment, few, tmp_path):
-    """Starts the run of a candidate with a worker process, and ends what a failed test leaves of it."""
+    """Starts the run of a candidate with a worker process, and ends what a failed test leaves of
+    it.
+    """
     log = tmp_path / "log"
 
     with programs_to_end() as start, open(log, "w") as file:
         yield lambda *more, **options: Started(
-            start(few(tmp_path / "out", "pillow=loader-process/1", *more, **options), env=environment, stderr=file), log
+            start(
+                few(tmp_path / "out", "pillow=loader-process/1", *more, **options),
+                env=environment,
+                stderr=file,
+            ),
+            log,
         )
 
 

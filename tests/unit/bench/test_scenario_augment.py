@@ -1,4 +1,6 @@
-"""Augmentation: the pictures change, and are the same in all kinds of workers; workers from none on."""
+"""Augmentation: the pictures change, and are the same in all kinds of workers; workers from none
+on.
+"""
 
 import time
 
@@ -39,7 +41,10 @@ def turns_of(task: Task) -> list[torch.Tensor]:
 @pytest.mark.slow(cases=1)
 def test_all_workers_load_the_same_samples(case, paths):
     first, second = turns_of(task_of("augment", paths, "serial", case, workers=0))
-    assert second.shape == (12, 3, augmentation.SIDE, augmentation.SIDE) and second.dtype == torch.float32
+    assert (
+        second.shape == (12, 3, augmentation.SIDE, augmentation.SIDE)
+        and second.dtype == torch.float32
+    )
     for variant, workers in (("loader-thread", 1), ("loader-thread", 2), ("loader-process", 2)):
         again = turns_of(task_of("augment", paths, variant, case, workers=workers))
         assert torch.equal(again[0], first) and torch.equal(again[1], second)
@@ -50,7 +55,9 @@ def test_all_workers_load_the_same_samples(case, paths):
 
 @both
 def test_augmented_pictures_are_pictures(case, paths):
-    """Standardised values of something that looks like its original, and differs from sample to sample."""
+    """Standardised values of something that looks like its original, and differs from sample to
+    sample.
+    """
     dataset = augmentation.Augmented([paths[0]] * 6, case)
     torch.manual_seed(1)
     batch = next(iter(DataLoader(dataset, batch_size=6))).numpy()
@@ -71,8 +78,12 @@ def test_an_affine_map_without_chance_is_the_identity():
             middle = (low + high) / 2
             return middle if size is None else numpy.full(size, middle)
 
-    gradient = Image.fromarray(numpy.arange(64 * 48 * 3, dtype=numpy.uint32).astype(numpy.uint8).reshape(48, 64, 3))
-    assert numpy.array_equal(numpy.asarray(augmentation.random_affine(gradient, Nothing())), numpy.asarray(gradient))
+    gradient = Image.fromarray(
+        numpy.arange(64 * 48 * 3, dtype=numpy.uint32).astype(numpy.uint8).reshape(48, 64, 3)
+    )
+    assert numpy.array_equal(
+        numpy.asarray(augmentation.random_affine(gradient, Nothing())), numpy.asarray(gradient)
+    )
 
 
 def test_who_takes_part():
@@ -88,11 +99,22 @@ def test_who_takes_part():
         "gil/loader-process/4@heavy",
     }
     pairs = SCENARIO.plan.pairs(candidates)
-    assert (pairs[0].numerator, pairs[0].denominator) == ("ft/loader-thread/4@heavy", "ft/serial/0@heavy")
+    assert (pairs[0].numerator, pairs[0].denominator) == (
+        "ft/loader-thread/4@heavy",
+        "ft/serial/0@heavy",
+    )
     brought = [pair for pair in pairs if pair.denominator.split("/")[1] == "serial"]
-    asked = {(p.numerator, p.denominator) for p in pairs if p.kind == "headline" and p.numerator.endswith("/4@heavy")}
+    asked = {
+        (p.numerator, p.denominator)
+        for p in pairs
+        if p.kind == "headline" and p.numerator.endswith("/4@heavy")
+    }
     threads, processes = "ft/loader-thread/4@heavy", "gil/loader-process/4@heavy"
-    assert asked == {(threads, processes), (threads, "ft/serial/0@heavy"), (processes, "gil/serial/0@heavy")}
+    assert asked == {
+        (threads, processes),
+        (threads, "ft/serial/0@heavy"),
+        (processes, "gil/serial/0@heavy"),
+    }
     assert len(brought) == 2 * 3 * 2 * 3
     alone = {f"{p.numerator.split('/')[0]}/serial/0@{p.numerator.split('@')[1]}" for p in brought}
     assert alone == {p.denominator for p in brought}
@@ -121,7 +143,9 @@ def test_loading_without_workers_is_as_much_as_one_worker_does():
 
 
 def test_a_full_run_repeats_everything_five_times():
-    """Also where three rounds would do for a verdict: fewer candidates then, never fewer repeats."""
+    """Also where three rounds would do for a verdict: fewer candidates then, never fewer
+    repeats.
+    """
     ranked, cases = SCENARIO.plan.ranked(CONFIGS, [1, 2], quick=False), ("heavy", "light")
     assert SCENARIO.repeats == 5
     kept, given_up = choose(ranked, 5 * 10 * 1.0, 1.0, fewest=SCENARIO.repeats)
@@ -151,11 +175,16 @@ def test_a_run(special, twin):
     # Of a single configuration the curve of the headline; each process has measured both amounts.
     workers = f"loader-{'thread' if twin == 'ft' else 'process'}/2"
     by_key = {trial.candidate: trial for trial in entry.rounds[0].trials}
-    assert set(by_key) == {f"{twin}/{who}@{case}" for who in (workers, "serial/0") for case in ("heavy", "light")}
+    assert set(by_key) == {
+        f"{twin}/{who}@{case}" for who in (workers, "serial/0") for case in ("heavy", "light")
+    }
     for case in ("heavy", "light"):
         serial, two = by_key[f"{twin}/serial/0@{case}"], by_key[f"{twin}/{workers}@{case}"]
         # Two workers measure twice as many batches a turn; the turns have other random numbers.
         assert entry.load.turns > 1 and two.batches == 2 * serial.batches
         turns = entry.load.turns
-        by_turn = [[each.rows[turn * len(each.rows) // turns] for turn in range(turns)] for each in (serial, two)]
+        by_turn = [
+            [each.rows[turn * len(each.rows) // turns] for turn in range(turns)]
+            for each in (serial, two)
+        ]
         assert by_turn[0] == by_turn[1] and len({*by_turn[0]}) == turns

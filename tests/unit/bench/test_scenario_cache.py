@@ -1,4 +1,6 @@
-"""A growing cache: a source that keeps to its rate, the curves of real epochs, and nothing left behind."""
+"""A growing cache: a source that keeps to its rate, the curves of real epochs, and nothing left
+behind.
+"""
 
 import os
 import subprocess
@@ -43,7 +45,10 @@ def test_epochs_of_what_is_there(shards, variant, tmp_path, monkeypatch):
     seconds = time.monotonic() - began
     assert (result["batches"], result["samples"]) == (60, 240)
     assert result["metrics"]["gb_per_s"] > 240 * cache.SAMPLE_BYTES / seconds / 1e9
-    assert 0 < result["metrics"]["time_to_first_batch"] < seconds and result["metrics"]["memory_mib"] > 50
+    assert (
+        0 < result["metrics"]["time_to_first_batch"] < seconds
+        and result["metrics"]["memory_mib"] > 50
+    )
     curves = result["distributions"]
     (times,) = {tuple(curve["over"]["values"]) for curve in curves.values()}
     assert list(times) == sorted(times) and times[-1] < seconds
@@ -53,7 +58,9 @@ def test_epochs_of_what_is_there(shards, variant, tmp_path, monkeypatch):
     fetched = sum(
         rate * length
         for rate, length in zip(
-            curves["into-the-cache"]["values"], (b - a for a, b in zip((0, *times), times, strict=False)), strict=True
+            curves["into-the-cache"]["values"],
+            (b - a for a, b in zip((0, *times), times, strict=False)),
+            strict=True,
         )
     )
     assert 0 < fetched < 1.1 * cache.RATE / 1e6 * times[-1]

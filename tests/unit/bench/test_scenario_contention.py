@@ -19,7 +19,8 @@ def test_who_is_compared():
     candidates = [c for _, c in ranked]
     assert {c.case for c in candidates} == set(KINDS)
     pairs = SCENARIO.plan.pairs(candidates)
-    assert len(pairs) == len(KINDS) * 2 * 3  # in 2 and 4 workers: against processes, with the GIL on, in the GIL build
+    # in 2 and 4 workers: against processes, with the GIL on, in the GIL build
+    assert len(pairs) == len(KINDS) * 2 * 3
     for pair in pairs:
         assert pair.numerator.split("/")[2] == pair.denominator.split("/")[2]
     assert pairs[0].kind == "method" and pairs[0].numerator.startswith("ft/bare-thread/")
@@ -57,14 +58,18 @@ def test_a_shared_lock_loses_no_count():
 
 def test_private_is_one_each():
     made = []
-    kind = Kind("private", lambda: made.append(threading.current_thread()) or {}, "pass", private=True)
+    kind = Kind(
+        "private", lambda: made.append(threading.current_thread()) or {}, "pass", private=True
+    )
     with started(kind, 3, processes=False) as run:
         run(10, 3)
     assert len(set(made)) == 3
 
 
 def test_values_that_are_not_counted_and_one_that_is():
-    """Small integers are immortal (PEP 683): counting references to them would be contention of another kind."""
+    """Small integers are immortal (PEP 683): counting references to them would be contention of
+    another kind.
+    """
     for name in ("dict", "private"):
         assert {type(value) for value in KINDS[name].make().values()} == {int}
         assert sys.getrefcount(KINDS[name].make()["key500"]) > 1 << 28
@@ -73,7 +78,10 @@ def test_values_that_are_not_counted_and_one_that_is():
 
 def test_what_a_worker_thread_raises_is_raised():
     kind = Kind("fails", lambda: None, "raise LookupError('nothing there')")
-    with pytest.raises((LookupError, threading.BrokenBarrierError)), started(kind, 2, processes=False) as run:
+    with (
+        pytest.raises((LookupError, threading.BrokenBarrierError)),
+        started(kind, 2, processes=False) as run,
+    ):
         run(UNROLLED, 2)
 
 
@@ -91,5 +99,7 @@ def test_processes_answer_and_end():
         for count in (1, 2, 2):
             spans = run(UNROLLED, count)
             assert len(spans) == count and all(begin <= end for begin, end in spans)
-        children = [process for process in multiprocessing.active_children() if process not in before]
+        children = [
+            process for process in multiprocessing.active_children() if process not in before
+        ]
     assert len(children) == 2 and not any(process.is_alive() for process in children)

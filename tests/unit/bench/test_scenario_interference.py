@@ -1,4 +1,6 @@
-"""`interference`: batches come when they are due, a step's time is its own, and a planted slowdown is found."""
+"""`interference`: batches come when they are due, a step's time is its own, and a planted slowdown
+is found.
+"""
 
 import itertools
 import os
@@ -26,7 +28,9 @@ def test_who_is_compared():
     assert few == {("ft", "loader-thread"), ("gil", "loader-thread"), ("gil", "loader-process")}
     assert pairs[0].kind == "headline"
     # A slow machine leaves out a candidate, in both cases, and no case.
-    slow, dropped = choose(SCENARIO.plan.ranked(CONFIGS, SCENARIO.workers(4), quick=True), 100.0, 10.0)
+    slow, dropped = choose(
+        SCENARIO.plan.ranked(CONFIGS, SCENARIO.workers(4), quick=True), 100.0, 10.0
+    )
     assert {c.case for c in slow} == {"own", "shared"} and {c.key for c in dropped} == {
         "gil/loader-thread/3@own",
         "gil/loader-thread/3@shared",
@@ -58,7 +62,9 @@ def test_batches_are_taken_when_they_are_due(monkeypatch, period, batches):
     clock = Clock(monkeypatch)
     times = Loop(clock.every(0.0), period, 0).run(clock.step, 1.0, period)
     assert times == pytest.approx([0.010] * len(times)) and len(times) == pytest.approx(100, abs=1)
-    assert clock.taken == pytest.approx(batches, abs=4) and clock.now == pytest.approx(101.0, abs=0.02)
+    assert clock.taken == pytest.approx(batches, abs=4) and clock.now == pytest.approx(
+        101.0, abs=0.02
+    )
 
 
 def test_waiting_is_no_part_of_a_step_and_is_not_made_up_for(monkeypatch):
@@ -100,6 +106,8 @@ def test_a_run(special):
 @pytest.mark.slow
 def test_loop_and_workers_share_as_many_cpus_as_there_are_workers(run_trial, paths):
     before = os.sched_getaffinity(0)
-    result = run_trial("interference", "loader-thread", "shared", paths=paths, batch_size=2, batches=4, turns=1)
+    result = run_trial(
+        "interference", "loader-thread", "shared", paths=paths, batch_size=2, batches=4, turns=1
+    )
     assert result["metrics"]["slowdown_python"] > 0 and result["disturbance"]["own_cpus"] < 1.2
     assert os.sched_getaffinity(0) == before

@@ -20,11 +20,15 @@ CLIENTS = pytest.mark.parametrize("client", LIBRARIES)
 
 def need(client: str) -> None:
     for library in LIBRARIES[client]:
-        pytest.importorskip(library, reason=f"{library} is not installed here; it is in docker/requirements.lock")
+        pytest.importorskip(
+            library, reason=f"{library} is not installed here; it is in docker/requirements.lock"
+        )
 
 
 def test_a_scenario_for_each_client():
-    assert [each.name for each in members("latency")] == [f"latency-{client}" for client in LIBRARIES]
+    assert [each.name for each in members("latency")] == [
+        f"latency-{client}" for client in LIBRARIES
+    ]
     assert set(READ) == set(LIBRARIES)
 
 
@@ -54,18 +58,26 @@ def test_threads_and_processes_give_the_same_and_no_sample_comes_early(client):
         assert 0 < 2 * len(result["rows"]) < 80 * (time.monotonic() - begin)
         assert result["metrics"]["throughput"] > 0
         assert result["metrics"]["time_to_first_batch"] >= 0.049
-        assert (result["batches"], result["last_batch"]) == (8, 2)  # two a worker: timed also by a slow machine
+        # two a worker: timed also by a slow machine
+        assert (result["batches"], result["last_batch"]) == (8, 2)
         found.append((result["first_batch"], result["rows"]))
     assert found[0] == found[1]
 
 
 @pytest.mark.slow
 def test_threads_and_processes_give_the_same_with_obstore(run_trial):
-    """A process for each, as in a run: one that has read with obstore may not fork workers that do."""
+    """A process for each, as in a run: one that has read with obstore may not fork workers
+    that do.
+    """
     need("obstore")
     work = {"workers": 4, "batch_size": 2, "warmup_batches": 4, "batches": 20}
-    found = [run_trial("latency-obstore", variant, "50-ms", **work) for variant in ("loader-thread", "loader-process")]
-    assert found[0]["rows"] == found[1]["rows"] and found[0]["first_batch"] == found[1]["first_batch"]
+    found = [
+        run_trial("latency-obstore", variant, "50-ms", **work)
+        for variant in ("loader-thread", "loader-process")
+    ]
+    assert (
+        found[0]["rows"] == found[1]["rows"] and found[0]["first_batch"] == found[1]["first_batch"]
+    )
     assert all(each["metrics"]["time_to_first_batch"] >= 0.049 for each in found)
 
 
@@ -73,7 +85,9 @@ def test_a_quick_run_asks_what_is_left_of_the_delay_of_two_candidates():
     scenario = SCENARIOS["latency-requests"]
     candidates = [c for _, c in scenario.plan.ranked(CONFIGS, scenario.workers(2), quick=True)]
     assert {c.key for c in candidates} == {
-        f"{who}/64@{case}" for who in ("ft/loader-thread", "gil/loader-process") for case in ("50-ms", "0-ms")
+        f"{who}/64@{case}"
+        for who in ("ft/loader-thread", "gil/loader-process")
+        for case in ("50-ms", "0-ms")
     }
     pairs = scenario.plan.pairs(candidates)
     assert [(p.numerator, p.denominator) for p in pairs[:2]] == [

@@ -1,4 +1,6 @@
-"""Memory of a million names: the same names however they are kept, and what worker processes make of them."""
+"""Memory of a million names: the same names however they are kept, and what worker processes make
+of them.
+"""
 
 import contextlib
 import shutil
@@ -65,10 +67,12 @@ def test_a_descendant_that_may_not_be_looked_into(monkeypatch):
         child.communicate(b"\n")
 
 
-# A file that nobody else on the machine has mapped: who shares torch's libraries is the other tests' business.
+# A file that nobody else on the machine has mapped: who shares torch's libraries is the other
+# tests' business.
 FILE_MIB = 160
-# Has the file mapped, as libraries are, and tells for each line that it is sent its tree's memory, its own PSS as the
-# kernel has it, and its children's USS, MiB. Every page is looked at first: kernels take back what nobody uses.
+# Has the file mapped, as libraries are, and tells for each line that it is sent its tree's memory,
+# its own PSS as the kernel has it, and its children's USS, MiB. Every page is looked at first:
+# kernels take back what nobody uses.
 TELLS = """
 import mmap, sys
 import psutil
@@ -96,7 +100,9 @@ for other in others:
 
 @pytest.fixture
 def library() -> Iterator[Path]:
-    """A file to map. /var/tmp is on a disk, where /tmp may be in memory, whose pages count as shared memory."""
+    """A file to map. /var/tmp is on a disk, where /tmp may be in memory, whose pages count as
+    shared memory.
+    """
     with tempfile.NamedTemporaryFile(dir="/var/tmp") as file:
         file.write(bytes(FILE_MIB * usage.MIB))
         file.flush()
@@ -124,7 +130,9 @@ def telling(library: Path, environment, code: str = TELLS):
 
 
 def test_the_libraries_count_once_whoever_else_has_mapped_them(library, environment):
-    """Other trials are alive while one is measured; their share of torch's libraries is nobody's gain."""
+    """Other trials are alive while one is measured; their share of torch's libraries is nobody's
+    gain.
+    """
     with telling(library, environment) as ask, contextlib.ExitStack() as others:
         alone, of_kernel, _ = ask()
         for _ in range(3):
@@ -145,9 +153,9 @@ def test_the_libraries_of_a_tree_count_once(library, environment):
 
 
 BATCHES, BATCH_MIB = 10, 50
-# Prints what the queued batches take: memory while all wait in the queue of torch's workers, less memory before. Both
-# workers have sent a batch by then, which warms them up. They write to the pipe after a batch was moved to shared
-# memory, when they send it.
+# Prints what the queued batches take: memory while all wait in the queue of torch's workers, less
+# memory before. Both workers have sent a batch by then, which warms them up. They write to the pipe
+# after a batch was moved to shared memory, when they send it.
 QUEUES = f"""
 import os
 import torch
@@ -187,7 +195,9 @@ print(tree_usage().total - before)
 def test_batches_that_wait_in_a_queue_and_that_no_process_has_mapped_count(environment):
     if shutil.disk_usage("/dev/shm").free < 2 * BATCHES * BATCH_MIB * usage.MIB:
         pytest.skip("/dev/shm is too small")
-    done = subprocess.run([sys.executable, "-c", QUEUES], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", QUEUES], env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) == pytest.approx(BATCHES * BATCH_MIB, rel=0.05)
 

@@ -14,16 +14,23 @@ from ftbench.scenarios import SCENARIOS, members, nvimgcodec
 from ftbench.scenarios.pillow import HEIGHT, WIDTH, DecodedImages, PillowDataset
 from tests.unit.bench.turns import task_of, without_pause
 
-pytest.importorskip("nvidia.nvimgcodec", reason="nvImageCodec is not installed; it is in docker/requirements.lock")
+pytest.importorskip(
+    "nvidia.nvimgcodec", reason="nvImageCodec is not installed; it is in docker/requirements.lock"
+)
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
-off_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without a GPU; this one has one")
+off_gpu = pytest.mark.skipif(
+    torch.cuda.is_available(), reason="is about machines without a GPU; this one has one"
+)
 
 
 def test_pixels_are_pillows(paths, tmp_path):
     other = tmp_path / "other.png"
     with Image.open(paths[0]) as image:
         image.resize((333, 222)).save(other)
-    ours, pillows = DecodedImages([*paths, str(other)], "nvimgcodec"), PillowDataset([*paths, str(other)])
+    ours, pillows = (
+        DecodedImages([*paths, str(other)], "nvimgcodec"),
+        PillowDataset([*paths, str(other)]),
+    )
     assert len(ours) == len(pillows) == 7
     for index in range(7):
         assert numpy.array_equal(ours[index], pillows[index])
@@ -48,9 +55,12 @@ def test_another_decoders_rows_are_held_against_pillows(paths, monkeypatch):
     # The second batch, decoded a little differently.
     batch = numpy.stack([images[index] for index in (3, 4, 5)])
     rows = batch[:, :: checksums.CHECKED_ROWS]
-    near = numpy.clip(rows.astype(int) + numpy.random.default_rng(1).integers(-4, 5, rows.shape), 0, 255)
+    near = numpy.clip(
+        rows.astype(int) + numpy.random.default_rng(1).integers(-4, 5, rows.shape), 0, 255
+    )
     assert seen.checksum(1, near.astype(numpy.uint8)) == checksums.part(torch.from_numpy(batch))
-    assert seen.checksum(3, rows) == seen.checksum(1, rows)  # six images, so batch 3 is batch 1 again
+    # six images, so batch 3 is batch 1 again
+    assert seen.checksum(3, rows) == seen.checksum(1, rows)
     with pytest.raises(TrialError, match="image 3 differs from Pillow's"):
         seen.checksum(1, rows[::-1])
 
@@ -59,7 +69,11 @@ def test_combined_compares_the_decoders():
     plan = SCENARIOS["combined"].plan
     candidates = [c for _, c in plan.ranked(CONFIGS, [1, 2], quick=False)]
     assert {c.case for c in candidates} == {"pillow", "nvimgcodec"}
-    across = [p for p in plan.pairs(candidates) if p.numerator.partition("@")[0] == p.denominator.partition("@")[0]]
+    across = [
+        p
+        for p in plan.pairs(candidates)
+        if p.numerator.partition("@")[0] == p.denominator.partition("@")[0]
+    ]
     assert (across[0].numerator, across[0].kind) == ("ft/loader-thread/2@nvimgcodec", "headline")
     assert across[1].kind == "headline" and {p.kind for p in across[2:]} == {"case"}
     assert len(across) == 3 * 2 * 2
@@ -73,7 +87,10 @@ def test_without_a_gpu_the_reason_is_told():
     assert gpu.device() is None
     why = nvimgcodec.without_gpu()
     assert "GPU" in why or "nvidia-smi" in why
-    assert nvimgcodec.backend_note().startswith("nvImageCodec's CPU backend") and why in nvimgcodec.backend_note()
+    assert (
+        nvimgcodec.backend_note().startswith("nvImageCodec's CPU backend")
+        and why in nvimgcodec.backend_note()
+    )
     assert SCENARIOS["nvimgcodec-memory"].unavailable() == why
     assert SCENARIOS["nvimgcodec-decode"].unavailable() is None
 
@@ -102,7 +119,11 @@ def test_pictures_on_a_gpu_are_held_against_pillows(paths, monkeypatch):
     plain = without_pause(nvimgcodec.measure(task))
     dataset = task.dataset()
     monkeypatch.setattr(gpu, "device", lambda: "cpu")
-    there = without_pause(nvimgcodec.measure(replace(task, scenario=replace(task.scenario, dataset=lambda _: dataset))))
+    there = without_pause(
+        nvimgcodec.measure(
+            replace(task, scenario=replace(task.scenario, dataset=lambda _: dataset))
+        )
+    )
     assert there["rows"] == plain["rows"] and there["first_batch"] == plain["rows"][0]
     # The first reading is of the consumer alone, then one for each batch of the warm-up.
     assert there["metrics"]["gpu_mib_per_worker"] == task.warmup_batches / task.workers
@@ -131,7 +152,10 @@ def test_threads_and_processes_on_the_gpu(run_trial, paths):
         for variant in ("loader-thread", "loader-process")
     }
     threads, processes = found["loader-thread"], found["loader-process"]
-    assert (threads["first_batch"], threads["rows"]) == (processes["first_batch"], processes["rows"])
+    assert (threads["first_batch"], threads["rows"]) == (
+        processes["first_batch"],
+        processes["rows"],
+    )
     for result in found.values():
         assert result["samples"] == 4 * 3 * nvimgcodec.STRETCH_ON_GPU and result["batches"] == 4
         assert torch.cuda.get_device_name(0) in result["note"]

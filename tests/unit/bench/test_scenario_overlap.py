@@ -59,10 +59,13 @@ def test_a_step_trains_on_the_batch():
     batch = torch.randint(0, 256, (4, 40, 40, 3), dtype=torch.uint8)
     losses = [step(batch, 20) for _ in range(3)]
     assert losses[0] > losses[1] > losses[2] > 0
-    assert step(torch.zeros(1, 2, 2, 3, dtype=torch.uint8), 1) >= 0  # smaller than the network's input
+    # smaller than the network's input
+    assert step(torch.zeros(1, 2, 2, 3, dtype=torch.uint8), 1) >= 0
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here: torch.cuda.is_available() is False")
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="no NVIDIA GPU here: torch.cuda.is_available() is False"
+)
 def test_training_is_on_the_gpu_where_there_is_one():
     step = TorchStep()
     assert step.device.type == "cuda" and step(torch.ones(8, 64, 64, 3, dtype=torch.uint8), 3) > 0
@@ -78,7 +81,9 @@ def test_where_it_trained_is_told():
 def test_a_run(special, special_run):
     entry = special("overlap")
     assert "no workers" in special_run.printed and entry.note in special_run.printed
-    assert entry.note.startswith("trained on the GPU" if torch.cuda.is_available() else "trained on one CPU core")
+    assert entry.note.startswith(
+        "trained on the GPU" if torch.cuda.is_available() else "trained on one CPU core"
+    )
     for trial in entry.rounds[0].trials:
         # (load + train) / max(load, train) in each turn.
         assert 1 < trial.metrics["step_over_max"] / trial.metrics["step_over_sum"] < 2.1

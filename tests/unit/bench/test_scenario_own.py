@@ -1,4 +1,6 @@
-"""--dataset: the waterfall of a user's own dataset from real runs, and what is said where there can be none."""
+"""--dataset: the waterfall of a user's own dataset from real runs, and what is said where there can
+be none.
+"""
 
 import contextlib
 import itertools
@@ -47,9 +49,13 @@ def files(tmp_path_factory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def run_own(few, environment, tmp_path_factory):
-    """Runs the command for a target with two candidates; returns what it did, and where its results would be."""
+    """Runs the command for a target with two candidates; returns what it did, and where its results
+    would be.
+    """
 
-    def run(target: str, *more: object, variants: tuple[str, ...] = ("torch-process", "loader-thread")):
+    def run(
+        target: str, *more: object, variants: tuple[str, ...] = ("torch-process", "loader-thread")
+    ):
         out = tmp_path_factory.mktemp("own")
         plan = "dataset=" + ",".join(f"{variant}/2" for variant in variants)
         given = ["--dataset", target, "--rounds", 1, "--batch-size", 8, *more]
@@ -86,7 +92,9 @@ def test_a_waterfall_of_the_users_own_dataset(finished, files, twin):
     assert str(files["fine_data"]) in done.stdout.replace("\n", "") and "in all" in done.stdout
     assert "Too little was measured to advise for dataset" in " ".join(done.stdout.split())
     (only,) = scenario.rounds
-    three = replace(document, scenarios=[replace(scenario, rounds=[replace(only, number=n) for n in (1, 2, 3)])])
+    three = replace(
+        document, scenarios=[replace(scenario, rounds=[replace(only, number=n) for n in (1, 2, 3)])]
+    )
     run = analyse(three)
     assert "DataLoader(dataset, ..., num_workers=2" in advice.advice(run, run.waterfalls[0])[1]
     assert {p.name for p in directory.iterdir()} >= {"waterfall.png", "report.html", "summary.md"}
@@ -110,10 +118,17 @@ def difficult(run_own, files):
 def test_a_dataset_that_is_not_safe_under_threads_is_told_and_measured(difficult, files):
     done, document = difficult
     assert len(document.waterfalls) == 1
-    (warning,) = [warning for warning in document.warnings if "not all candidates gave the same samples" in warning]
+    (warning,) = [
+        warning
+        for warning in document.warnings
+        if "not all candidates gave the same samples" in warning
+    ]
     assert f"./twins audit {files['difficult_data']}:train_set" in warning
     said = " ".join(done.stdout.split())
-    assert "not safe under threads" in said and "gave other samples than torch's DataLoader with processes" in said
+    assert (
+        "not safe under threads" in said
+        and "gave other samples than torch's DataLoader with processes" in said
+    )
 
 
 def test_packages_of_the_files_inline_metadata_are_installed(difficult, files, tmp_path, capsys):
@@ -121,7 +136,12 @@ def test_packages_of_the_files_inline_metadata_are_installed(difficult, files, t
     assert document.options.requirements[:2] == ["torch", "xmltodict==1.0.4"]
     # A file of requirements comes in their place.
     (tmp_path / "some.txt").write_text("# one\nlxml  # another\n")
-    given = ["--dataset", f"{files['difficult_data']}:train_set", "--requirements", str(tmp_path / "some.txt")]
+    given = [
+        "--dataset",
+        f"{files['difficult_data']}:train_set",
+        "--requirements",
+        str(tmp_path / "some.txt"),
+    ]
     assert cli._record(parse(given)).options.requirements == ["lxml"]
     malformed = tmp_path / "malformed.py"
     malformed.write_text("# /// script\n# dependencies = {\n# ///\ntrain_set = [1]\n")
@@ -133,7 +153,9 @@ def test_who_is_killed_once_keeps_its_place_and_it_is_told(difficult, twin):
     _, document = difficult
     (fall,) = document.waterfalls
     assert fall.steps[-1].candidate == f"{twin}/loader-thread/2" and document.skipped == []
-    (warning,) = [warning for warning in document.warnings if "a second one took its place" in warning]
+    (warning,) = [
+        warning for warning in document.warnings if "a second one took its place" in warning
+    ]
     assert f"the trial of {twin} loader threads x2 failed: killed by signal 9" in warning
 
 
@@ -141,7 +163,10 @@ def test_who_is_killed_once_keeps_its_place_and_it_is_told(difficult, twin):
 def test_what_the_users_code_raises_is_shown_as_they_know_it(run_own, files):
     done, directory = run_own(f"{files['bad_data']}:raises")
     assert done.returncode == 1 and not directory.exists()
-    assert f"bench: sample 0 of {files['bad_data']}:raises: OSError: picture 0 cannot be read\n" in done.stderr
+    assert (
+        f"bench: sample 0 of {files['bad_data']}:raises: OSError: picture 0 cannot be read\n"
+        in done.stderr
+    )
     # Once, whatever twins said it.
     assert done.stderr.count(f'{files["bad_data"]}", line') == 1
 
@@ -154,11 +179,17 @@ def test_a_dataset_that_raises_in_threads_is_told_once_and_the_rest_stands(run_o
     (scenario,) = document.scenarios
     (failure,) = scenario.failures
     assert (failure.kind, failure.reason) == ("failed", "RuntimeError: not thread-safe")
-    assert " loader threads x2 failed: RuntimeError: not thread-safe; without workers, all " in document.reason
+    assert (
+        " loader threads x2 failed: RuntimeError: not thread-safe; without workers, all "
+        in document.reason
+    )
     assert document.reason.endswith(" samples load")
     assert done.stderr.count(f'{files["bad_data"]}", line') == 1 and "Traceback" not in done.stdout
     said = " ".join(done.stdout.split())
-    assert "loader threads. The steps that need them" in said and "failed: RuntimeError: not thread-safe." in said
+    assert (
+        "loader threads. The steps that need them" in said
+        and "failed: RuntimeError: not thread-safe." in said
+    )
     assert "bad_data.py:unsafe looks for what is not safe under threads" in said
 
 
@@ -193,7 +224,9 @@ def test_the_sample_that_ends_or_stops_the_process_is_named(files, twin, name, m
 def test_a_sample_that_ends_the_process_later_is_named(files, run_own):
     done, results = run_own(f"{files['bad_data']}:dies_later", variants=("loader-thread",))
     assert done.returncode == 1 and not results.exists()
-    assert re.search(r"without workers, sample 12 of \S+bad_data\.py:dies_later: exit status 3", done.stderr)
+    assert re.search(
+        r"without workers, sample 12 of \S+bad_data\.py:dies_later: exit status 3", done.stderr
+    )
 
 
 class Here:
@@ -222,7 +255,9 @@ def looked_at(target: str, batch_size: int | None = None, collate_fn: str | None
     measurement = Measurement(own.scenario(target, collate_fn), given, twins, display)
     measurement.look()
     candidates = [c for _, c in measurement.ranked()]
-    return SimpleNamespace(scenario=measurement.scenario, candidates=candidates, **vars(display.results))
+    return SimpleNamespace(
+        scenario=measurement.scenario, candidates=candidates, **vars(display.results)
+    )
 
 
 @pytest.mark.parametrize(
@@ -234,7 +269,11 @@ def looked_at(target: str, batch_size: int | None = None, collate_fn: str | None
         ("missing", r"bad_data\.py has no missing; it has .*empty"),
         ("fails", "(?s)no licence for this data"),
         ("negative", "has no usable length: "),
-        ("varying", r"^samples of .*:varying cannot be made into a batch: .*\[4\] at entry 1; name a --collate-fn$"),
+        (
+            "varying",
+            r"^samples of .*:varying cannot be made into a batch: .*\[4\] at entry 1; name a "
+            r"--collate-fn$",
+        ),
         ("needy", "(?s)No module named 'no_such_package'; name it with --requirements FILE"),
     ],
 )
@@ -257,7 +296,9 @@ class Stuck:
 def test_a_dataset_that_hangs_is_waited_for_in_each_twin():
     stuck, scenario = Stuck(), own.scenario("my.py:x")
     with pytest.raises(TrialFailed, match="it hangs"):
-        Measurement(scenario, options("dataset"), Twins({"ft": stuck, "gil": stuck}), Noted()).look()
+        Measurement(
+            scenario, options("dataset"), Twins({"ft": stuck, "gil": stuck}), Noted()
+        ).look()
     assert stuck.patience == [180.0, 180.0]
 
 
@@ -268,7 +309,9 @@ def test_two_twins_that_say_the_same_are_heard_once():
 
     scenario = own.scenario("my.py:x")
     with pytest.raises(TrialFailed) as caught:
-        Measurement(scenario, options("dataset"), Twins({"ft": Broken(), "gil": Broken()}), Noted()).look()
+        Measurement(
+            scenario, options("dataset"), Twins({"ft": Broken(), "gil": Broken()}), Noted()
+        ).look()
     assert str(caught.value).count("OSError: no disc") == 1
 
 
@@ -279,9 +322,14 @@ def test_a_twin_that_cannot_load_it_is_left_out_in_a_line(files):
 
     display = Noted()
     scenario = own.scenario(f"{files['fine_data']}:train_set")
-    Measurement(scenario, options("dataset"), Twins({"ft": Broken(), "gil": Here()}), display).look()
+    Measurement(
+        scenario, options("dataset"), Twins({"ft": Broken(), "gil": Here()}), display
+    ).look()
     assert display.results.skipped == [Skipped("dataset: the ft twin", "OSError: no disc")]
-    assert display.notes == ["OSError: no disc\n    in drive A", "left out: dataset: the ft twin: OSError: no disc"]
+    assert display.notes == [
+        "OSError: no disc\n    in drive A",
+        "left out: dataset: the ft twin: OSError: no disc",
+    ]
 
 
 def test_batches_that_cannot_be_sent_leave_threads(files):
@@ -291,14 +339,27 @@ def test_batches_that_cannot_be_sent_leave_threads(files):
     assert "cannot be sent from a worker process: " in left_out.why
     assert {who.variant for who in found.candidates} == {"loader-thread"}
     measured = found.scenario.measure(
-        Task(found.scenario, [], "loader-thread", 2, 8, 1, 2, 2, parameters=found.scenario.case("").parameters)
+        Task(
+            found.scenario,
+            [],
+            "loader-thread",
+            2,
+            8,
+            1,
+            2,
+            2,
+            parameters=found.scenario.case("").parameters,
+        )
     )
     assert without_pause(measured)["batches"] == 2
 
 
 def test_a_look_finds_how_much_makes_a_turn(files, monkeypatch):
-    slept, looks = [], itertools.count()  # time passes by sleeping, and a microsecond by a look at the clock
-    monkeypatch.setattr(own, "time", SimpleNamespace(perf_counter=lambda: sum(slept) + 1e-6 * next(looks)))
+    # time passes by sleeping, and a microsecond by a look at the clock
+    slept, looks = [], itertools.count()
+    monkeypatch.setattr(
+        own, "time", SimpleNamespace(perf_counter=lambda: sum(slept) + 1e-6 * next(looks))
+    )
     monkeypatch.setattr("time.sleep", slept.append)
     found = looked_at(f"{files['fine_data']}:train_set")
     scenario = found.scenario
@@ -310,15 +371,22 @@ def test_a_look_finds_how_much_makes_a_turn(files, monkeypatch):
     # Who asks for large batches, or has a dataset that takes long to open, does not seem to hang.
     large = looked_at(f"{files['fine_data']}:train_set", 100_000).scenario
     assert large.patience > own.PATIENCE + own.PATIENCE_TIMES * 0.0004 * 100_000 * (6 + 2 * 2)
-    assert looked_at(f"{files['bad_data']}:slow").scenario.patience > own.PATIENCE + 0.5 * own.PATIENCE_TIMES
-    collated = looked_at(f"{files['fine_data']}:train_set", collate_fn=f"{files['fine_data']}:pairs").scenario
+    assert (
+        looked_at(f"{files['bad_data']}:slow").scenario.patience
+        > own.PATIENCE + 0.5 * own.PATIENCE_TIMES
+    )
+    collated = looked_at(
+        f"{files['fine_data']}:train_set", collate_fn=f"{files['fine_data']}:pairs"
+    ).scenario
     assert collated.sample_bytes > 32  # the text that it adds
     with pytest.raises(TrialFailed, match="has no nothing"):
         looked_at(f"{files['fine_data']}:train_set", collate_fn=f"{files['fine_data']}:nothing")
 
 
 def test_batches_without_a_length_are_measured():
-    assert checksums.length([len]) == checksums.length({}) == checksums.length(torch.tensor(1.0)) == 0
+    assert (
+        checksums.length([len]) == checksums.length({}) == checksums.length(torch.tensor(1.0)) == 0
+    )
 
 
 def test_dear_samples_make_small_batches_and_cheap_ones_no_endless_turns():

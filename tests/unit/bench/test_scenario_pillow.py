@@ -1,4 +1,6 @@
-"""The three cases of `pillow`: their pixels, who takes part, and that threads and processes do the same work."""
+"""The three cases of `pillow`: their pixels, who takes part, and that threads and processes do the
+same work.
+"""
 
 import numpy
 import pytest
@@ -14,7 +16,9 @@ SCENARIO = SCENARIOS["pillow"]
 
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory, photos):
-    """Images that are not as the generated ones: another size, grayscale, a palette with few colours, alpha."""
+    """Images that are not as the generated ones: another size, grayscale, a palette with few
+    colours, alpha.
+    """
     directory = tmp_path_factory.mktemp("odd")
     with Image.open(next(photos.iterdir())) as photo:
         photo.resize((301, 199)).save(directory / "0.jpg")
@@ -27,7 +31,9 @@ def odd(tmp_path_factory, photos):
 @pytest.mark.parametrize("own", [False, True])
 def test_pixels_of_every_case(own, paths, odd):
     paths = odd if own else paths
-    whole, some, resized = (task_of("pillow", paths, case=case.name).dataset() for case in SCENARIO.plan.cases)
+    whole, some, resized = (
+        task_of("pillow", paths, case=case.name).dataset() for case in SCENARIO.plan.cases
+    )
     for index, path in enumerate(paths):
         with Image.open(path) as file:
             image = file.convert("RGB")
@@ -37,7 +43,9 @@ def test_pixels_of_every_case(own, paths, odd):
         # In the middle of each of 8x8 fields; nothing is interpolated.
         rows = (numpy.arange(GRID) + 0.5) * image.height / GRID
         columns = (numpy.arange(GRID) + 0.5) * image.width / GRID
-        assert numpy.array_equal(some[index], numpy.asarray(image)[rows.astype(int)][:, columns.astype(int)])
+        assert numpy.array_equal(
+            some[index], numpy.asarray(image)[rows.astype(int)][:, columns.astype(int)]
+        )
         expected = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
         assert numpy.array_equal(resized[index], numpy.asarray(expected))
 
@@ -59,7 +67,9 @@ def test_a_truncated_image_is_an_error_in_every_case(photos, tmp_path):
 @pytest.mark.parametrize("case", [case.name for case in SCENARIO.plan.cases])
 @pytest.mark.slow
 def test_threads_and_processes_do_the_same_work(case, paths):
-    tasks = (task_of("pillow", paths, variant, case) for variant in ("loader-thread", "loader-process"))
+    tasks = (
+        task_of("pillow", paths, variant, case) for variant in ("loader-thread", "loader-process")
+    )
     a, b = (without_pause(epochs.measure(task)) for task in tasks)
     assert (a["first_batch"], a["rows"]) == (b["first_batch"], b["rows"])
     assert len(set(a["rows"])) == 2  # six photos are two batches of three, which come round again

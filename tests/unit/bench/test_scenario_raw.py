@@ -1,4 +1,6 @@
-"""Raw samples: the right bytes whatever the way, candidates that agree, a page cache that is cold."""
+"""Raw samples: the right bytes whatever the way, candidates that agree, a page cache that is
+cold.
+"""
 
 import pickle
 import zlib
@@ -29,7 +31,9 @@ def files(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FT_BENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
         seen = []
-        shards = sources.default_shards(lambda done, total: seen.append((done, total)), count=2, size=MIB)
+        shards = sources.default_shards(
+            lambda done, total: seen.append((done, total)), count=2, size=MIB
+        )
         records = sources.default_records(lambda done, total: None, count=2)
         assert seen[-1] == (2, 2)
         made = [p.stat().st_mtime_ns for p in shards]
@@ -39,7 +43,9 @@ def files(tmp_path_factory):
 
 
 def task(name: str, files: dict, variant: str, case: str) -> Task:
-    return task_of(name, files[SCENARIOS[name].case(case).source or SCENARIOS[name].source], variant, case)
+    return task_of(
+        name, files[SCENARIOS[name].case(case).source or SCENARIOS[name].source], variant, case
+    )
 
 
 def test_the_files_are_what_no_compressor_makes_smaller(files):
@@ -49,7 +55,11 @@ def test_the_files_are_what_no_compressor_makes_smaller(files):
     assert open(files["shards"][0], "rb").read(64) != open(files["shards"][1], "rb").read(64)
     record = pickle.load(open(files["records"][1], "rb"))
     assert record["image"].shape == sources.RECORD_SHAPE and record["image"].dtype == numpy.int16
-    assert record["number"] == 1 and len(record["peaks"]) == sources.PEAKS and len(record["peaks"][0]) == 3
+    assert (
+        record["number"] == 1
+        and len(record["peaks"]) == sources.PEAKS
+        and len(record["peaks"][0]) == 3
+    )
     assert {"shards", "records"} <= set(sources.GENERATED)
 
 
@@ -61,7 +71,9 @@ def test_samples_are_the_bytes_of_their_place(files, tensors, forget):
     data = [open(path, "rb").read() for path in files["shards"]]
     for index in (0, 5, 16, 31):
         sample = dataset[index]
-        assert isinstance(sample, torch.Tensor if tensors else numpy.ndarray) and tuple(sample.shape) == (32, 1024)
+        assert isinstance(sample, torch.Tensor if tensors else numpy.ndarray) and tuple(
+            sample.shape
+        ) == (32, 1024)
         begin = index % 16 * 64 * KIB
         assert numpy.asarray(sample).tobytes() == data[index // 16][begin : begin + 64 * KIB]
     again = pickle.loads(pickle.dumps(dataset))
@@ -85,7 +97,10 @@ def small(name: str, files: dict, variant: str, case: str) -> Task:
         scenario=replace(
             this.scenario,
             dataset=lambda t: Shards(
-                t.paths, 64 * KIB, t.parameters.get("tensors", False), bool(t.parameters.get("cold"))
+                t.paths,
+                64 * KIB,
+                t.parameters.get("tensors", False),
+                bool(t.parameters.get("cold")),
             ),
         ),
     )
@@ -110,7 +125,10 @@ def test_threads_and_processes_give_the_same(name, case, files):
         wanted = sizing.demand(batch_bytes, this.workers, this.prefetch_factor, processes=True).shm
         free = environment.memory()["shm_free"]
         if variant == "loader-process" and not this.parameters.get("pickled") and free < wanted:
-            pytest.skip(f"/dev/shm has {free >> 20} MiB free, worker processes may need {wanted >> 20} MiB here")
+            pytest.skip(
+                f"/dev/shm has {free >> 20} MiB free, worker processes may need {wanted >> 20} "
+                f"MiB here"
+            )
         result = without_pause(this.scenario.measure(this))
         if case == "cold" and "unavailable" in result:
             pytest.skip(result["unavailable"])
@@ -127,7 +145,9 @@ def test_batches_that_are_arrays_have_the_checksums_of_tensors(files):
         without_pause(measured)
         for measured in (
             measure_epochs(task("raw-transfer", files, "loader-thread", "unpickled")),
-            SCENARIOS["raw-transfer"].measure(task("raw-transfer", files, "loader-thread", "unpickled-pickled")),
+            SCENARIOS["raw-transfer"].measure(
+                task("raw-transfer", files, "loader-thread", "unpickled-pickled")
+            ),
         )
     )
     assert (plain["first_batch"], plain["rows"]) == (arrays["first_batch"], arrays["rows"])
@@ -149,7 +169,9 @@ def test_where_files_stay_in_memory_cold_says_why(files, monkeypatch):
     monkeypatch.setattr(page_cache, "drop", lambda path: None)
     for path in files["shards"]:
         Path(path).read_bytes()
-    result = without_pause(SCENARIOS["raw-cache"].measure(task("raw-cache", files, "loader-thread", "cold")))
+    result = without_pause(
+        SCENARIOS["raw-cache"].measure(task("raw-cache", files, "loader-thread", "cold"))
+    )
     assert "FT_BENCH_CACHE" in result.pop("unavailable") and result == {}
 
 
@@ -158,7 +180,9 @@ def test_a_cold_trial_fails_if_some_files_stay_in_memory(files, monkeypatch):
     monkeypatch.setattr(page_cache, "drop", lambda path: None)
     monkeypatch.setattr(page_cache, "resident", lambda path: float(path == files["shards"][0]))
     with pytest.raises(page_cache.NotDropped, match="^50% of the files"):
-        without_pause(SCENARIOS["raw-cache"].measure(task("raw-cache", files, "loader-thread", "cold")))
+        without_pause(
+            SCENARIOS["raw-cache"].measure(task("raw-cache", files, "loader-thread", "cold"))
+        )
 
 
 def test_without_a_gpu_pinned_says_why():
@@ -178,7 +202,9 @@ def test_the_consumer_on_a_gpu_notes_what_others_do(files, monkeypatch):
     assert (there["first_batch"], there["rows"]) == (here["first_batch"], here["rows"])
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here: pinned transfer is not measured")
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="no NVIDIA GPU here: pinned transfer is not measured"
+)
 @pytest.mark.parametrize("case", ["pinned", "pageable"])
 def test_what_arrives_on_the_gpu_is_what_was_read(files, case):
     found = []

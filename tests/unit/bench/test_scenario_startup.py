@@ -33,7 +33,9 @@ def test_a_table_has_its_size_and_its_rows():
 def test_threads_and_forked_processes_give_the_same_rows():
     found = []
     for variant in ("loader-thread", "loader-process"):
-        result = SCENARIO.measure(Task(SCENARIO, [], variant, 2, 4, 2, 8, 2, "1-MiB", {"bytes": MIB}))
+        result = SCENARIO.measure(
+            Task(SCENARIO, [], variant, 2, 4, 2, 8, 2, "1-MiB", {"bytes": MIB})
+        )
         assert set(result["metrics"]) == METRICS and min(result["metrics"].values()) > 0
         assert (result["batches"], result["last_batch"], len(result["rows"])) == (8, 4, 10)
         # The second epochs begin where the first did.
@@ -55,7 +57,10 @@ def has_ended(group: int) -> bool:
     "variant",
     [
         "loader-forkserver",
-        pytest.param("loader-spawn", marks=pytest.mark.long(reason="as the other, and each worker imports torch")),
+        pytest.param(
+            "loader-spawn",
+            marks=pytest.mark.long(reason="as the other, and each worker imports torch"),
+        ),
     ],
 )
 @pytest.mark.slow
@@ -74,21 +79,33 @@ def test_processes_that_are_not_forked(command, environment, twin, variant):
     assert trial.returncode == 0, errors.decode()
     assert wait_until(lambda: has_ended(trial.pid))
     result = json.loads(output.splitlines()[-1])
-    expected = SCENARIO.measure(Task(SCENARIO, [], "loader-thread", 1, 4, 1, 4, 2, "1-MiB", {"bytes": MIB}))
+    expected = SCENARIO.measure(
+        Task(SCENARIO, [], "loader-thread", 1, 4, 1, 4, 2, "1-MiB", {"bytes": MIB})
+    )
     assert set(result["metrics"]) == METRICS and min(result["metrics"].values()) > 0
     assert (result["first_batch"], result["rows"]) == (expected["first_batch"], expected["rows"])
 
 
 def test_processes_whose_copies_do_not_fit_are_left_out_and_said():
-    """1 GiB, times the processes that would have a copy; threads share one, and smaller ones stay."""
+    """1 GiB, times the processes that would have a copy; threads share one, and smaller ones
+    stay.
+    """
     display = Noted()
-    twins = Twins(environments=dict.fromkeys(("ft", "gil"), {"memory": {"available": 5 << 30, "shm_free": 1 << 30}}))
+    twins = Twins(
+        environments=dict.fromkeys(
+            ("ft", "gil"), {"memory": {"available": 5 << 30, "shm_free": 1 << 30}}
+        )
+    )
     candidates = [c for _, c in SCENARIO.plan.ranked(CONFIGS, [4], quick=False)]
     sources = Sources(None, lambda title: lambda done, total: None, print)
-    work, found = Measurement(SCENARIO, options("startup", quick=False), twins, display).work(candidates, sources)
+    work, found = Measurement(SCENARIO, options("startup", quick=False), twins, display).work(
+        candidates, sources
+    )
     assert set(work.cases) == {"1-MiB", "32-MiB", "256-MiB", "1-GiB"}
     with_processes = {c.case for c in found if VARIANTS[c.variant].processes}
-    assert with_processes == {"1-MiB", "32-MiB", "256-MiB"} and {c.case for c in found} == set(work.cases)
+    assert with_processes == {"1-MiB", "32-MiB", "256-MiB"} and {c.case for c in found} == set(
+        work.cases
+    )
     (left_out,) = display.results.skipped
     assert left_out.what == "startup: a dataset of 1 GiB: worker processes"
     assert "MiB of memory free, 4 workers need" in left_out.why and "--workers" in left_out.why

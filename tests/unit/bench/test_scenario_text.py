@@ -19,7 +19,9 @@ def test_every_trial_has_the_same_texts(texts):
     assert len(texts) == len(other) == DOCUMENTS
     for index in (0, 17, DOCUMENTS - 1):
         mine, theirs = texts[index], other[index]
-        assert all(torch.equal(mine[name], theirs[name]) for name in ("input_ids", "attention_mask"))
+        assert all(
+            torch.equal(mine[name], theirs[name]) for name in ("input_ids", "attention_mask")
+        )
     assert not torch.equal(texts[0]["input_ids"], texts[1]["input_ids"])
 
 

@@ -9,7 +9,16 @@ from torch.utils.data import DataLoader as TorchDataLoader
 from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.scenario import Task
 from ftbench.scenarios import SCENARIOS
-from ftbench.scenarios.training import EPOCHS, SIDE, Accelerator, Quadrants, cpus_busy, network, steps_per_epoch, train
+from ftbench.scenarios.training import (
+    EPOCHS,
+    SIDE,
+    Accelerator,
+    Quadrants,
+    cpus_busy,
+    network,
+    steps_per_epoch,
+    train,
+)
 
 SCENARIO = SCENARIOS["training"]
 
@@ -21,7 +30,12 @@ def dataset(paths) -> Quadrants:
 
 def test_who_is_compared():
     candidates = [c for _, c in SCENARIO.plan.ranked(CONFIGS, [1, 2], quick=False)]
-    assert {c.variant for c in candidates} >= {"serial", "loader-thread", "loader-process", "torch-process"}
+    assert {c.variant for c in candidates} >= {
+        "serial",
+        "loader-thread",
+        "loader-process",
+        "torch-process",
+    }
     assert SCENARIO.plan.pairs(candidates)[0].denominator == "gil/torch-process/2"
 
 
@@ -38,7 +52,11 @@ def test_samples_are_crops_with_their_brightest_quadrant(dataset):
     for index in range(6):
         image, label = dataset[index]
         assert image.shape == (3, SIDE, SIDE) and image.dtype == torch.uint8
-        quadrants = [image[:, y : y + half, x : x + half].double().mean() for y in (0, half) for x in (0, half)]
+        quadrants = [
+            image[:, y : y + half, x : x + half].double().mean()
+            for y in (0, half)
+            for x in (0, half)
+        ]
         assert quadrants[label] == max(quadrants)
 
 
@@ -48,7 +66,10 @@ def test_a_sample_is_always_the_same_and_every_epoch_another(dataset, paths):
     assert all(torch.equal(dataset[i][0], again[i][0]) for i in (3, 0, 17))
     assert not all(torch.equal(dataset[i][0], other[i][0]) for i in range(12))
     # Every image as often as the others, in another order.
-    assert sorted(dataset._order[:12]) == sorted(dataset._order[12:]) and dataset._order[:12] != dataset._order[12:]
+    assert (
+        sorted(dataset._order[:12]) == sorted(dataset._order[12:])
+        and dataset._order[:12] != dataset._order[12:]
+    )
 
 
 @pytest.mark.slow
@@ -70,7 +91,9 @@ def test_use_of_the_cpus():
     assert 0 < cpus_busy() - before <= time.perf_counter() - begin
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here: torch.cuda.is_available() is False")
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="no NVIDIA GPU here: torch.cuda.is_available() is False"
+)
 def test_use_of_the_gpu():
     accelerator, begin = Accelerator(), time.perf_counter()
     for _ in accelerator.steps(range(3)):
@@ -82,11 +105,16 @@ def test_use_of_the_gpu():
 def test_the_loss_is_part_of_what_must_be_equal(paths, monkeypatch):
     """A training that goes otherwise has other checksums, with the same samples."""
     task = Task(SCENARIO, paths, "serial", 1, 2, 1, 3, 2)
-    before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
+    before = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.utils.deterministic.fill_uninitialized_memory,
+    )
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # taken back at the end
     try:
         same = [SCENARIO.measure(task)["rows"] for _ in range(2)]
-        monkeypatch.setattr(torch.optim, "SGD", lambda parameters, **_: torch.optim.Adam(parameters))
+        monkeypatch.setattr(
+            torch.optim, "SGD", lambda parameters, **_: torch.optim.Adam(parameters)
+        )
         other = SCENARIO.measure(task)["rows"]
     finally:
         torch.use_deterministic_algorithms(before[0])
@@ -102,7 +130,11 @@ def test_a_run(special, special_run):
     trials = entry.rounds[0].trials
     assert len({tuple(trial.rows) for trial in trials}) == 1
     for trial in trials:
-        assert len(trial.distributions["loss"].values) == trial.batches == EPOCHS * entry.load.batches_per_worker
+        assert (
+            len(trial.distributions["loss"].values)
+            == trial.batches
+            == EPOCHS * entry.load.batches_per_worker
+        )
         assert len(trial.distributions["epoch"].values) == EPOCHS
         assert trial.distributions["loss"] == trials[0].distributions["loss"]
     assert entry.note.startswith("trained on ") and "equal bit for bit" in entry.note

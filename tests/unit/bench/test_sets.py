@@ -1,4 +1,6 @@
-"""Sets of runs (--again): ordinary runs, a wait between them that a signal ends, and a sentence at the end."""
+"""Sets of runs (--again): ordinary runs, a wait between them that a signal ends, and a sentence at
+the end.
+"""
 
 import re
 import signal
@@ -22,10 +24,14 @@ def test_a_set_makes_runs_and_says_what_hours_do(few, environment, tmp_path):
         output, _ = process.communicate()
     assert process.returncode == 0, (tmp_path / "log").read_text()
     folders = [each for each in (tmp_path / "out").iterdir() if not each.is_symlink()]
-    assert len(folders) == 3 and all(load(each / "results.json").status == "complete" for each in folders)
+    assert len(folders) == 3 and all(
+        load(each / "results.json").status == "complete" for each in folders
+    )
     assert "One hour only: " in output and "2 runs only: " in output
     last_lines = output.rstrip().splitlines()[-3:]
-    assert any(line.startswith("Pillow: As factors, at other hours: this run ") for line in last_lines)
+    assert any(
+        line.startswith("Pillow: As factors, at other hours: this run ") for line in last_lines
+    )
     summary = (tmp_path / "out/latest/summary.md").read_text().replace("\n", " ")
     assert re.search(r"3 runs in \d+ minutes?: ", summary)
 

@@ -1,4 +1,6 @@
-"""A run of several scenarios: what it says of those it did not come to, of options, and of its time."""
+"""A run of several scenarios: what it says of those it did not come to, of options, and of its
+time.
+"""
 
 import io
 import time
@@ -26,7 +28,9 @@ def suite(tmp_path: Path):
         chosen = [SCENARIOS[name] for name in ("pillow", "contention", "memory")]
         results = Results(options(*(scenario.name for scenario in chosen), budget=1000.0, **more))
         with Interruption() as interruption:
-            return run.Run(results, chosen, RunDirectory(tmp_path), interruption, progress.Display(results))
+            return run.Run(
+                results, chosen, RunDirectory(tmp_path), interruption, progress.Display(results)
+            )
 
     return build
 
@@ -34,9 +38,12 @@ def suite(tmp_path: Path):
 def test_what_a_run_did_not_come_to_is_said(suite):
     this = suite()
     this.ended.add("pillow")  # it was not available, say
-    this.results.scenarios.append(SimpleNamespace(name="contention"))  # some of its rounds are there
+    # some of its rounds are there
+    this.results.scenarios.append(SimpleNamespace(name="contention"))
     this.stop("interrupted (SIGINT)")
-    assert this.results.skipped == [Skipped("memory", "the run ended before its first round had: interrupted (SIGINT)")]
+    assert this.results.skipped == [
+        Skipped("memory", "the run ended before its first round had: interrupted (SIGINT)")
+    ]
 
 
 def test_options_that_mean_nothing_to_a_scenario_are_named(suite, capsys):
@@ -59,7 +66,9 @@ def test_later_scenarios_share_what_is_left_as_they_need(suite):
 
 @pytest.fixture
 def budgets(suite, monkeypatch):
-    """Runs pillow, contention and memory with a budget; there is no time for the scenarios *without*, if it is kept."""
+    """Runs pillow, contention and memory with a budget; there is no time for the scenarios
+    *without*, if it is kept.
+    """
 
     def measured(budget: float, *without: str) -> run.Run:
         this = suite()
@@ -117,7 +126,9 @@ def test_progress_tells_the_time_of_the_whole_run(capsys):
 
 def test_notes_that_others_hold_are_said_once():
     assert (
-        recorder.joined(["no GPU here", "", "no GPU here, and 2 workers share 2 CPUs", "CPU backend"])
+        recorder.joined(
+            ["no GPU here", "", "no GPU here, and 2 workers share 2 CPUs", "CPU backend"]
+        )
         == "no GPU here, and 2 workers share 2 CPUs; CPU backend"
     )
 
@@ -137,5 +148,9 @@ def test_a_long_round_is_not_silent(monkeypatch, seconds, shown):
     lines = out.getvalue().splitlines()
     assert lines[0].startswith("measuring: ") and lines[-1] == "making: 3 done"
     between = [line.partition(", 0:")[0] for line in lines[1:-1]]
-    wanted = ["round 1 of 3, ft loader threads x2", "round 1 of 3, ft loader threads x2, turn 1", "making: 1 of 3"]
+    wanted = [
+        "round 1 of 3, ft loader threads x2",
+        "round 1 of 3, ft loader threads x2, turn 1",
+        "making: 1 of 3",
+    ]
     assert between == (wanted if shown else [])

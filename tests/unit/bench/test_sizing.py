@@ -8,7 +8,17 @@ import pytest
 from ftbench.data.sources import Sources
 from ftbench.document.model import Dataset
 from ftbench.plan.candidates import CONFIGS, Candidate
-from ftbench.plan.sizing import MIB, USABLE, Demand, DoesNotFit, batches_under_way, demand, fit, room, together
+from ftbench.plan.sizing import (
+    MIB,
+    USABLE,
+    Demand,
+    DoesNotFit,
+    batches_under_way,
+    demand,
+    fit,
+    room,
+    together,
+)
 from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.twins import Twins
 from ftbench.rounds.work import Work
@@ -22,7 +32,9 @@ PLENTY = {"available": 10**12, "shm_free": 10**12}
 
 
 def fitted(requested: int, workers: int, processes: bool, memory: dict) -> tuple[int, list[str]]:
-    return fit(requested, lambda size: demand(size * SAMPLE, workers, 2, processes), workers, memory)
+    return fit(
+        requested, lambda size: demand(size * SAMPLE, workers, 2, processes), workers, memory
+    )
 
 
 def test_what_fits_is_left_alone():
@@ -35,7 +47,11 @@ def test_dockers_64_mb_of_shared_memory():
     assert size & (size - 1) == 0 and 1 <= size < 512
     needs = [demand(samples * SAMPLE, 2, 2, processes=True).shm for samples in (size, 4 * size)]
     assert needs[0] <= 64 * MIB < needs[1]
-    assert "gil" in warnings[0] and "--shm-size" in warnings[0] and f"{size} instead of 512" in warnings[0]
+    assert (
+        "gil" in warnings[0]
+        and "--shm-size" in warnings[0]
+        and f"{size} instead of 512" in warnings[0]
+    )
 
 
 def test_threads_alone_need_no_shared_memory():
@@ -67,7 +83,8 @@ def test_batches_under_way_are_those_of_the_loader(method):
     dataset, prefetch_factor, workers = Counted(), 3, 2
     options = {"num_workers": workers, "prefetch_factor": prefetch_factor, "worker_method": method}
     batches = iter(DataLoader(dataset, batch_size=4, **options))
-    held = [next(batches), next(batches)]  # one that the consumer holds, and the one that it gets next
+    # one that the consumer holds, and the one that it gets next
+    held = [next(batches), next(batches)]
     wanted = 4 * batches_under_way(prefetch_factor, workers)
     wait_until(lambda: dataset.loaded.value >= wanted)
     time.sleep(0.3)  # for more than there should be
@@ -92,7 +109,11 @@ def prepared(name: str, memory: dict, display: Noted):
 def test_without_room_for_processes_threads_are_measured():
     scenario, display = SCENARIOS["pillow"], Noted()
     work, found = prepared("pillow", {"ft": PLENTY, "gil": {**PLENTY, "shm_free": MIB}}, display)
-    assert [c.key for c in found] == ["gil/loader-thread/1", "ft-gil/loader-thread/1", "ft/loader-thread/1"]
+    assert [c.key for c in found] == [
+        "gil/loader-thread/1",
+        "ft-gil/loader-thread/1",
+        "ft/loader-thread/1",
+    ]
     assert (work.cases[""].batch_size, work.paths[""]) == (scenario.quick.batch_size, ["images"])
     (left_out,) = display.results.skipped
     assert left_out.what == "pillow: worker processes" and "--shm-size" in left_out.why
@@ -127,7 +148,12 @@ def test_who_fits_into_memory_together(has, groups):
 
 
 def test_many_threads_are_alive_together_where_as_many_processes_take_turns():
-    work = Work(SCENARIOS["latency-requests"], {"50-ms": load(4, 2, turns=4)}, {}, Demand(4096 * MIB, 4096 * MIB))
+    work = Work(
+        SCENARIOS["latency-requests"],
+        {"50-ms": load(4, 2, turns=4)},
+        {},
+        Demand(4096 * MIB, 4096 * MIB),
+    )
 
     def groups(variant: str) -> list[list[str]]:
         found = work.groups([Candidate(config, variant, 64, "50-ms") for config in CONFIGS])
@@ -139,7 +165,9 @@ def test_many_threads_are_alive_together_where_as_many_processes_take_turns():
 
 def test_threads_share_a_dataset_that_processes_copy():
     large = 1024 * MIB
-    threads, processes = (demand(1, 4, 2, processes=each, dataset_bytes=large) for each in (False, True))
+    threads, processes = (
+        demand(1, 4, 2, processes=each, dataset_bytes=large) for each in (False, True)
+    )
     assert large < threads.memory < 2 * large and processes.memory > 6 * large and threads.shm == 0
 
 

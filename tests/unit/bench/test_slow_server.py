@@ -40,14 +40,18 @@ def test_samples_are_those_of_their_number_and_do_not_compress():
 def test_what_is_there_and_what_is_not(server):
     status, body, headers = ask(server, "/samples/7")
     assert (status, body, headers["Content-Length"]) == (200, content(7, SIZE), str(SIZE))
-    assert ask(server, "/")[0] == ask(server, "/samples/x")[0] == ask(server, "/samples/1/2")[0] == 404
+    assert (
+        ask(server, "/")[0] == ask(server, "/samples/x")[0] == ask(server, "/samples/1/2")[0] == 404
+    )
     assert ask(server, "/samples/1", method="DELETE")[0] == 404
 
 
 def test_a_connection_serves_requests_in_their_order(server):
     """Two at once (pipelined), then what is no request."""
     with socket.create_connection(("127.0.0.1", int(server.rpartition(":")[2]))) as connection:
-        connection.sendall(b"GET /samples/1 HTTP/1.1\r\n\r\nGET /samples/2 HTTP/1.1\r\n\r\nnonsense\r\n\r\n")
+        connection.sendall(
+            b"GET /samples/1 HTTP/1.1\r\n\r\nGET /samples/2 HTTP/1.1\r\n\r\nnonsense\r\n\r\n"
+        )
         received = b""
         while b"404 Not Found" not in received:
             received += connection.recv(1 << 16)
@@ -74,7 +78,11 @@ with slow_server(0.0, 100):
 @pytest.mark.slow
 def test_it_ends_with_a_parent_that_is_killed(environment):
     with subprocess.Popen(
-        [sys.executable, "-c", KILLED], env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", KILLED],
+        env=environment,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as parent:
         assert parent.stdout.readline()
         (process,) = psutil.Process(parent.pid).children()

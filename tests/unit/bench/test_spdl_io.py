@@ -1,4 +1,6 @@
-"""spdl's own decoder as a candidate. It needs FFmpeg's shared libraries, which Debian's package ffmpeg brings."""
+"""spdl's own decoder as a candidate. It needs FFmpeg's shared libraries, which Debian's package
+ffmpeg brings.
+"""
 
 import ctypes.util
 
@@ -12,7 +14,9 @@ from ftbench.scenarios import SCENARIOS
 from ftbench.scenarios.pillow import PillowDataset
 from ftbench.scenarios.spdl_io import FfmpegImages, without_ffmpeg
 
-pytest.importorskip("spdl.io", reason="spdl-io is not installed here; it is in docker/requirements.lock")
+pytest.importorskip(
+    "spdl.io", reason="spdl-io is not installed here; it is in docker/requirements.lock"
+)
 LIBRARIES = all(ctypes.util.find_library(name) for name in ("avdevice", "avfilter", "avformat"))
 
 
@@ -24,7 +28,9 @@ def test_without_its_libraries_the_scenario_says_what_to_install():
 
 @pytest.mark.skipif(without_ffmpeg() is not None, reason="FFmpeg's libraries are not installed")
 def test_the_pipeline_gives_the_pixels_of_the_dataset_which_are_nearly_pillows(paths):
-    task = Task(SCENARIOS["peers-spdl-io"], paths, "spdl-io", 2, 4, 1, 1, 2, "ffmpeg", {"decoder": "ffmpeg"})
+    task = Task(
+        SCENARIOS["peers-spdl-io"], paths, "spdl-io", 2, 4, 1, 1, 2, "ffmpeg", {"decoder": "ffmpeg"}
+    )
     dataset, plain = task.dataset(), PillowDataset(paths)
     assert isinstance(dataset, FfmpegImages)
     with open_loader(task, dataset, persistent=False) as loader:

@@ -16,8 +16,17 @@ from ftbench.stats.statistics import NEGLIGIBLE, Ratio, ratio, verdict
 from tests.unit.bench import simulated
 
 
-def known(value: float, low: float | None, high: float | None, n: int, p: float | None = None, **more: float) -> Ratio:
-    return Ratio(ratio=value, low=low, high=high, n=n, p=p, resolution=None, verdict=Verdict.TOO_FEW, **more)
+def known(
+    value: float,
+    low: float | None,
+    high: float | None,
+    n: int,
+    p: float | None = None,
+    **more: float,
+) -> Ratio:
+    return Ratio(
+        ratio=value, low=low, high=high, n=n, p=p, resolution=None, verdict=Verdict.TOO_FEW, **more
+    )
 
 
 def test_ratio_of_known_values():
@@ -74,14 +83,19 @@ def test_interval_covers_the_true_ratio_as_often_as_it_says(rounds):
 def test_the_resolution_is_what_would_have_been_shown_in_eight_of_ten_runs():
     a, b = [100.0, 120.0, 90.0, 111.0], [80.0, 83.0, 95.0, 70.0]
     logs = [math.log(x / y) for x, y in zip(a, b, strict=True)]
-    resolution = (stats.t.ppf(0.975, 3) + stats.t.ppf(0.8, 3)) * stats.sem(logs) + math.log(NEGLIGIBLE)
+    resolution = (stats.t.ppf(0.975, 3) + stats.t.ppf(0.8, 3)) * stats.sem(logs) + math.log(
+        NEGLIGIBLE
+    )
     assert math.log(ratio(a, b).resolution) == pytest.approx(resolution)
     assert ratio(b, a).resolution == pytest.approx(ratio(a, b).resolution)
-    assert ratio([1.0, 1e9], [1e9, 1.0]).resolution == pytest.approx(100)  # no float holds what it is
+    # no float holds what it is
+    assert ratio([1.0, 1e9], [1e9, 1.0]).resolution == pytest.approx(100)
 
     # And so it is: of differences as large as the true resolution, about that many are shown.
     rng, error, rounds = random.Random(3), 0.05, 8
-    true = math.exp((stats.t.ppf(0.975, rounds - 1) + stats.t.ppf(0.8, rounds - 1)) * error / math.sqrt(rounds))
+    true = math.exp(
+        (stats.t.ppf(0.975, rounds - 1) + stats.t.ppf(0.8, rounds - 1)) * error / math.sqrt(rounds)
+    )
     true *= NEGLIGIBLE
     shown = 0
     for _ in range(1000):
@@ -105,7 +119,14 @@ def test_p_values_are_adjusted_over_a_whole_run():
 
 
 def ratios(*p_values: float | None, n: int = 3, asked: bool = False) -> list[Ratio]:
-    figures = {"ratio": 1.5, "low": 1.2, "high": 1.9, "n": n, "resolution": 1.2, "verdict": Verdict.ABOVE}
+    figures = {
+        "ratio": 1.5,
+        "low": 1.2,
+        "high": 1.9,
+        "n": n,
+        "resolution": 1.2,
+        "verdict": Verdict.ABOVE,
+    }
     return [Ratio(**figures, p=p, asked=asked) for p in p_values]
 
 
@@ -116,7 +137,8 @@ def test_verdicts_hold_over_a_whole_run():
     # Among ten, one of p = 0.02 is what chance gives.
     judge(alone + others)
     assert alone[0].verdict == Verdict.NO_DIFFERENCE and alone[0].q == pytest.approx(0.2)
-    # What the run was made for is judged by itself, and does not make the others more certain either.
+    # What the run was made for is judged by itself, and does not make the others more certain
+    # either.
     asked = ratios(0.02, 0.001, asked=True)
     judge(asked + alone + others)
     assert [(c.verdict, c.q) for c in asked] == [(Verdict.ABOVE, 0.02), (Verdict.ABOVE, 0.001)]
@@ -132,7 +154,8 @@ def test_verdicts_hold_over_a_whole_run():
         (known(1.5, 1.4, 1.6, 3, 0.001), Verdict.ABOVE),
         (known(0.5, 0.4, 0.6, 3, 0.001, q=0.01), Verdict.BELOW),
         (known(1.5, 0.9, 2.5, 3, 0.2), Verdict.NO_DIFFERENCE),  # the interval holds 1
-        (known(1.5, 1.4, 1.6, 3, 0.001, q=0.06), Verdict.NO_DIFFERENCE),  # not certain among that many
+        # not certain among that many
+        (known(1.5, 1.4, 1.6, 3, 0.001, q=0.06), Verdict.NO_DIFFERENCE),
         (known(1.009, 1.008, 1.0095, 9, 0.001), Verdict.NO_DIFFERENCE),  # certain and negligible
         (known(1.05, 1.005, 1.1, 9, 0.01), Verdict.NO_DIFFERENCE),  # perhaps negligible
         (known(0.95, 0.90, 0.995, 9, 0.01), Verdict.NO_DIFFERENCE),
@@ -153,8 +176,14 @@ def test_questions_are_of_the_first_metric_and_some_pairs_too():
         "memory_mib": {A: [5.0, 5.0, 5.0], B: [5.0, 5.0, 5.0]},
     }
     pairs = [Pair("peer", A, B, asked=True), Pair("scaling", B, A, first_only=True)]
-    told = [(c.kind, c.metric, c.estimate.asked) for c in compared(simulated.measured(values, pairs))]
-    assert told == [("peer", "overhead_us", True), ("scaling", "overhead_us", False), ("peer", "memory_mib", False)]
+    told = [
+        (c.kind, c.metric, c.estimate.asked) for c in compared(simulated.measured(values, pairs))
+    ]
+    assert told == [
+        ("peer", "overhead_us", True),
+        ("scaling", "overhead_us", False),
+        ("peer", "memory_mib", False),
+    ]
 
 
 def test_a_difference_of_a_tenth_of_a_percent_is_none_however_certain():
@@ -174,10 +203,17 @@ def test_a_plan_of_comparisons_is_analysed():
         "ft/loader-thread/1": 200,
         "ft/loader-process/1": 90,
     }
-    values = {name: {key: [value * s for s in (1.0, 1.1, 0.9)] for key, value in speed.items()} for name in METRICS}
+    values = {
+        name: {key: [value * s for s in (1.0, 1.1, 0.9)] for key, value in speed.items()}
+        for name in METRICS
+    }
     found = compared(simulated.measured(values, grid().pairs([c for _, c in ranked])))
     judge(c.estimate for c in found)
     headline = found[0]
-    assert (headline.kind, headline.metric, headline.estimate.verdict) == ("headline", "throughput", Verdict.ABOVE)
+    assert (headline.kind, headline.metric, headline.estimate.verdict) == (
+        "headline",
+        "throughput",
+        Verdict.ABOVE,
+    )
     assert headline.estimate.ratio == pytest.approx(2.0)
     assert all(0 <= c.estimate.p <= c.estimate.q <= 1 for c in found)

@@ -67,19 +67,28 @@ def test_full_disk(disk):
     directory = disk(64 << 10)
     results = RunDirectory(directory)
     results.write("results.json", b'{"rounds": [1]}')
-    with pytest.raises(ResultsError, match=r"No space left.*intact there: results\.json.*Make room") as caught:
+    with pytest.raises(
+        ResultsError, match=r"No space left.*intact there: results\.json.*Make room"
+    ) as caught:
         results.write("results.json", b"x" * 100_000)
-    assert "earlier results are untouched" in str(caught.value) and "then run again" in str(caught.value)
-    with pytest.raises(ResultsError, match="Make room, then make the report: ./twins bench report ") as caught:
+    assert "earlier results are untouched" in str(caught.value) and "then run again" in str(
+        caught.value
+    )
+    with pytest.raises(
+        ResultsError, match="Make room, then make the report: ./twins bench report "
+    ) as caught:
         results.write("waterfall.png", b"x" * 100_000)
-    assert str(caught.value).endswith(f" {results.directory}") and "run again" not in str(caught.value)
+    assert str(caught.value).endswith(f" {results.directory}") and "run again" not in str(
+        caught.value
+    )
     assert json.loads((results.directory / "results.json").read_text()) == {"rounds": [1]}
     assert [p.name for p in results.directory.iterdir()] == ["results.json"]
 
 
 @pytest.fixture
 def run_on(few, environment, finished_run, disk, tmp_path):
-    """Runs the command on a disk with room for some times the results.json of its first round, and some bytes more.
+    """Runs the command on a disk with room for some times the results.json of its first round, and
+    some bytes more.
 
     Returns what it did, and the only directory there.
     """
@@ -89,14 +98,20 @@ def run_on(few, environment, finished_run, disk, tmp_path):
         (scenario,) = measured.scenarios
         kept = [c for c in scenario.candidates if c.variant in variants]
         keys = [c.key for c in kept]
-        first = replace(scenario.rounds[0], trials=[t for t in scenario.rounds[0].trials if t.candidate in keys])
+        first = replace(
+            scenario.rounds[0], trials=[t for t in scenario.rounds[0].trials if t.candidate in keys]
+        )
         short = replace(
-            measured, waterfalls=[], scenarios=[replace(scenario, candidates=kept, pairs=[], rounds=[first])]
+            measured,
+            waterfalls=[],
+            scenarios=[replace(scenario, candidates=kept, pairs=[], rounds=[first])],
         )
         RunDirectory(tmp_path / "short").save(short)
         (file,) = (tmp_path / "short").glob("*/results.json")
         directory = disk(int(times * file.stat().st_size) + more)
-        command = few(directory, f"pillow={','.join(f'{each}/1' for each in variants)}", "--rounds", rounds)
+        command = few(
+            directory, f"pillow={','.join(f'{each}/1' for each in variants)}", "--rounds", rounds
+        )
         done = completed(command, env=environment)
         (only,) = directory.iterdir()
         return done, only
@@ -118,7 +133,9 @@ def test_disk_that_fills_up_during_a_run(run_on):
 
 @pytest.mark.slow
 def test_disk_without_room_for_the_report(run_on, finished_run):
-    """Room for results.json and its successor, not for pictures and page: what was measured is shown and kept."""
+    """Room for results.json and its successor, not for pictures and page: what was measured is
+    shown and kept.
+    """
     sizes = {p.name: p.stat().st_size for p in finished_run[1].iterdir()}
     smaller = min(sizes["report.html"], sizes["waterfall.png"])
     assert smaller > 16384

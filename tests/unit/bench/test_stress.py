@@ -1,4 +1,6 @@
-"""The thread-safety suite as part of a run: real runs of it, what is kept of them, and what the report says."""
+"""The thread-safety suite as part of a run: real runs of it, what is kept of them, and what the
+report says.
+"""
 
 import contextlib
 import functools
@@ -47,7 +49,13 @@ def test_its_lines_become_results(twin):
     """Two scenarios, as the suite runs them for a benchmark."""
     lines: list[bytes] = []
     outcome = supervise(
-        [*command(sys.executable, stress.PROGRAM), "--seed", "5", "-k", "ListAsResults or containers.Slots"],
+        [
+            *command(sys.executable, stress.PROGRAM),
+            "--seed",
+            "5",
+            "-k",
+            "ListAsResults or containers.Slots",
+        ],
         b"",
         child_environment(twin, paths=[str(CHECKOUT)]),
         {},
@@ -57,7 +65,9 @@ def test_its_lines_become_results(twin):
     assert outcome.returncode == 0, outcome.stderr.decode()
     part = begun(seed=5)
     taken = list(stress.take(part, twin, map(json.loads, b"".join(lines).splitlines())))
-    assert part.scenarios == ["containers.ListAsResults", "containers.Slots"] and taken == part.results
+    assert (
+        part.scenarios == ["containers.ListAsResults", "containers.Slots"] and taken == part.results
+    )
     assert len(taken) == 2 and len(part.source) == 64
     for result in part.results:
         assert (result.outcome, result.failures, result.configuration) == ("passed", [], twin)
@@ -65,15 +75,20 @@ def test_its_lines_become_results(twin):
 
 
 @pytest.mark.slow
-def test_a_peer_tells_as_it_runs_and_leaves_nothing_when_its_client_goes(command, environment, twin, tmp_path):
+def test_a_peer_tells_as_it_runs_and_leaves_nothing_when_its_client_goes(
+    command, environment, twin, tmp_path
+):
     part = begun()
     with programs_to_end() as start, Interruption() as interruption:
-        server = start(command("--socket", tmp_path / "s", module="ftbench.trial.server"), env=environment)
+        server = start(
+            command("--socket", tmp_path / "s", module="ftbench.trial.server"), env=environment
+        )
         endpoint = RemoteEndpoint(tmp_path / "s", interruption)
         suite = endpoint.start(stress.request(part, twin))
         results = stress.take(part, twin, iter(suite.go_on, None))
         next(results), next(results)
-        running = descendants(server.pid, at_least=2)  # pytest, and the process that runs the scenarios
+        # pytest, and the process that runs the scenarios
+        running = descendants(server.pid, at_least=2)
         endpoint.close()
         assert server.wait() == 0
         assert_gone(running)
@@ -83,7 +98,9 @@ def test_a_peer_tells_as_it_runs_and_leaves_nothing_when_its_client_goes(command
 @pytest.mark.slow
 def test_interrupted_suite_leaves_what_was_measured_whole(environment, few, twin, tmp_path):
     def stress_has_begun() -> bool:
-        return any('"stress": {' in path.read_text() for path in tmp_path.glob("out/*/results.json"))
+        return any(
+            '"stress": {' in path.read_text() for path in tmp_path.glob("out/*/results.json")
+        )
 
     command = few(tmp_path / "out", "pillow=loader-thread/1", "--rounds", 1, "--stress")
     with programs_to_end() as start:
@@ -96,28 +113,40 @@ def test_interrupted_suite_leaves_what_was_measured_whole(environment, few, twin
     assert run.returncode == 130, errors
     assert_gone(processes)
     saved = load(tmp_path / "out")
-    assert (saved.status, saved.reason) == ("complete", None) and len(saved.scenarios[0].rounds) == 1
+    assert (saved.status, saved.reason) == ("complete", None) and len(
+        saved.scenarios[0].rounds
+    ) == 1
     assert saved.stress.status == "incomplete"
     assert saved.stress.reason == f"interrupted (SIGINT) in {twin}"
     page = (tmp_path / "out/latest/report.html").read_text()
     for text in (output, page, (tmp_path / "out/latest/summary.md").read_text()):
-        assert "did not come to its end" in text and "bench --quick --stress" in " ".join(text.split())
+        assert "did not come to its end" in text and "bench --quick --stress" in " ".join(
+            text.split()
+        )
 
 
 def test_a_suite_that_takes_too_long_is_ended_and_its_scenario_named(monkeypatch, tmp_path, twin):
-    """Whatever else it writes in that time: the limit is for the whole, not for a line. A line takes 500 s here."""
+    """Whatever else it writes in that time: the limit is for the whole, not for a line. A line
+    takes 500 s here.
+    """
     program = tmp_path / "slow.py"
     program.write_text(
         "import itertools, json, time\n"
         "print(json.dumps({'source': 'a', 'scenarios': ['one', 'two']}), flush=True)\n"
-        "for number in itertools.count():\n    time.sleep(0.1)\n    print(json.dumps({'source': 'a', 'scenarios': "
+        "for number in itertools.count():\n    time.sleep(0.1)\n"
+        "    print(json.dumps({'source': 'a', 'scenarios': "
         "['one', 'two']}), flush=True)\n"
     )
     monkeypatch.setattr(stress, "command", lambda python, _: [python, str(program)])
-    monkeypatch.setattr(stress, "time", SimpleNamespace(monotonic=functools.partial(next, itertools.count(0, 500))))
+    monkeypatch.setattr(
+        stress, "time", SimpleNamespace(monotonic=functools.partial(next, itertools.count(0, 500)))
+    )
     part = begun()
     suite = stress.StressProcess(sys.executable, stress.request(part, twin), {})
-    with contextlib.closing(suite), pytest.raises(TrialFailed, match="^one: it hangs, or did not end within 1200 s"):
+    with (
+        contextlib.closing(suite),
+        pytest.raises(TrialFailed, match="^one: it hangs, or did not end within 1200 s"),
+    ):
         list(stress.take(part, twin, iter(suite.go_on, None)))
 
 
@@ -127,7 +156,10 @@ def test_a_suite_that_takes_too_long_is_ended_and_its_scenario_named(monkeypatch
         ({"scenario": "files.SharedZip"}, "lacks 'configuration'"),
         ({"source": "b" * 64, "scenarios": []}, "another version"),
         ({"source": "a" * 64, "scenarios": ["a", "b"]}, "2 scenarios did not run"),
-        ({each.name: [] for each in fields(StressResult)} | {"configuration": "gil"}, "ran as gil, not as ft"),
+        (
+            {each.name: [] for each in fields(StressResult)} | {"configuration": "gil"},
+            "ran as gil, not as ft",
+        ),
     ],
 )
 def test_lines_that_cannot_be_taken(line, message):
@@ -153,7 +185,12 @@ def test_when_it_runs(given, wanted):
 
 
 @pytest.mark.parametrize(
-    "given", [["--no-stress", "--stress-minutes", "1"], ["--stress-minutes", "0"], ["--stress-minutes", "long"]]
+    "given",
+    [
+        ["--no-stress", "--stress-minutes", "1"],
+        ["--stress-minutes", "0"],
+        ["--stress-minutes", "long"],
+    ],
 )
 def test_what_makes_no_sense(given):
     with pytest.raises((arguments.UsageError, SystemExit)):
@@ -161,7 +198,11 @@ def test_what_makes_no_sense(given):
 
 
 def test_documents_with_and_without_it_pass(measured):
-    for document in (measured, documents.with_stress(measured), documents.with_stress(measured, failing=True)):
+    for document in (
+        measured,
+        documents.with_stress(measured),
+        documents.with_stress(measured, failing=True),
+    ):
         check_form(as_json(document))
         check_keys(document)
 
@@ -188,7 +229,11 @@ def outputs(document: Results, directory, capsys) -> list[str]:
     terminal.write(view(run, page=directory / "report.html", detailed=True))
     return [
         " ".join(text.split())
-        for text in (capsys.readouterr().out, page.write(view(run)).decode(), summary_of(run).replace("\\", ""))
+        for text in (
+            capsys.readouterr().out,
+            page.write(view(run)).decode(),
+            summary_of(run).replace("\\", ""),
+        )
     ]
 
 
@@ -204,13 +249,20 @@ def test_report_shows_iterations_threads_and_failures(measured, tmp_path, capsys
     )
     for text in outputs(failing, tmp_path, capsys):
         assert "2 did not pass: files.SharedZip failed, loaders.Left crashed" in text
-        assert "BadZipFile" in text and "crashed: SIGSEGV" in text and "tests/stress/test_scenarios.py -k Left" in text
+        assert (
+            "BadZipFile" in text
+            and "crashed: SIGSEGV" in text
+            and "tests/stress/test_scenarios.py -k Left" in text
+        )
         assert "cpython/issues/86535" in text
     assert stress.problem(failing.stress) == (
         f"thread-safety suite: files.SharedZip failed in {config}; loaders.Left crashed in {config}"
     )
     for text in outputs(documents.with_stress(measured), tmp_path, capsys):
-        assert f"{config}: 3 scenarios, 3,702 rounds, no failure." in text and "did not pass" not in text
+        assert (
+            f"{config}: 3 scenarios, 3,702 rounds, no failure." in text
+            and "did not pass" not in text
+        )
 
 
 def test_report_says_that_it_was_not_run(measured, tmp_path, capsys):
@@ -222,7 +274,10 @@ def test_report_says_that_it_was_not_run(measured, tmp_path, capsys):
 
 
 def test_compare_tells_changed_outcomes(measured):
-    passing, failing = documents.with_stress(measured), documents.with_stress(measured, failing=True)
+    passing, failing = (
+        documents.with_stress(measured),
+        documents.with_stress(measured, failing=True),
+    )
     (config,) = passing.options.configs
     found = compare(passing, failing)
     assert found.outcomes == [

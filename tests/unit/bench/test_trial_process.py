@@ -1,4 +1,6 @@
-"""Real trials that stand still between their turns: what they do then, what is counted, and how they end."""
+"""Real trials that stand still between their turns: what they do then, what is counted, and how
+they end.
+"""
 
 import contextlib
 import os
@@ -23,8 +25,12 @@ def start(paths, twin):
     """Starts trials of two batches a turn; what is left of them ends with the test."""
     with contextlib.ExitStack() as stack:
 
-        def build(turns: int, variant: str = "loader-process", watch=None, **more: object) -> TrialProcess:
-            task = Task(SCENARIOS["pillow"], paths, variant, 1, 2, 1, 2, 2, turns=turns, config=twin)
+        def build(
+            turns: int, variant: str = "loader-process", watch=None, **more: object
+        ) -> TrialProcess:
+            task = Task(
+                SCENARIOS["pillow"], paths, variant, 1, 2, 1, 2, 2, turns=turns, config=twin
+            )
             trial = TrialProcess(sys.executable, {**task.request(), **more}, watch or {})
             return stack.enter_context(contextlib.closing(trial))
 
@@ -76,8 +82,8 @@ def test_the_load_of_each_turn_is_that_of_other_processes_in_it(start):
             burner.kill()
     loads = trial.go_on()["turn_loads"]
     assert len(loads) == 3
-    # All that the other process had, and what the rest of the machine did; the kernel counts in ticks of 10 ms. The
-    # trial's own time is none of it: nobody can have had more than the CPUs.
+    # All that the other process had, and what the rest of the machine did; the kernel counts in
+    # ticks of 10 ms. The trial's own time is none of it: nobody can have had more than the CPUs.
     assert burned > 0 and loads[1]["other_cpus"] * loads[1]["seconds"] > burned - 0.05
     assert all(load["other_cpus"] + load["own_cpus"] < os.cpu_count() + 0.5 for load in loads)
 

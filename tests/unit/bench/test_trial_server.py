@@ -41,8 +41,12 @@ def interruption():
 
 @pytest.fixture
 def request_of(paths, twin):
-    def build(batches: int = 2, scenario: str = "pillow", variant: str = "loader-process", turns: int = 1) -> dict:
-        return Task(SCENARIOS[scenario], paths, variant, 1, 2, 1, batches, 2, turns=turns, config=twin).request()
+    def build(
+        batches: int = 2, scenario: str = "pillow", variant: str = "loader-process", turns: int = 1
+    ) -> dict:
+        return Task(
+            SCENARIOS[scenario], paths, variant, 1, 2, 1, batches, 2, turns=turns, config=twin
+        ).request()
 
     return build
 
@@ -51,7 +55,9 @@ def run(endpoint: RemoteEndpoint, request: dict) -> dict:
     return to_its_end(endpoint.start(request))
 
 
-def test_describes_and_runs_trials_until_its_client_leaves(server, interruption, request_of, twin, tmp_path):
+def test_describes_and_runs_trials_until_its_client_leaves(
+    server, interruption, request_of, twin, tmp_path
+):
     process = server()
     endpoint = RemoteEndpoint(tmp_path / "s", interruption)  # waits for the server to come up
     assert endpoint.describe()["interpreter"]["twin"] == twin
@@ -83,7 +89,10 @@ def test_trials_take_turns_and_can_be_given_up(server, interruption, request_of,
     third.close()
     assert first.go_on() is None
     results = [second.go_on(), first.go_on()]
-    assert [(r["batches"], r["samples"], len(r["turn_seconds"])) for r in results] == [(2, 4, 1), (4, 8, 2)]
+    assert [(r["batches"], r["samples"], len(r["turn_seconds"])) for r in results] == [
+        (2, 4, 1),
+        (4, 8, 2),
+    ]
     assert not psutil.Process(process.pid).children(recursive=True)
     with pytest.raises(TrialFailed, match="no trial .* is waiting"):
         third.go_on()
@@ -91,7 +100,9 @@ def test_trials_take_turns_and_can_be_given_up(server, interruption, request_of,
     assert process.wait() == 0
 
 
-def test_failed_trials_and_bad_requests_are_answered(server, interruption, request_of, twin, tmp_path):
+def test_failed_trials_and_bad_requests_are_answered(
+    server, interruption, request_of, twin, tmp_path
+):
     server()
     endpoint = RemoteEndpoint(tmp_path / "s", interruption)
     with pytest.raises(TrialFailed, match="^FileNotFoundError: .*\\n    "):
@@ -107,7 +118,9 @@ def test_failed_trials_and_bad_requests_are_answered(server, interruption, reque
     endpoint.close()
 
 
-def test_a_second_client_is_told_even_while_a_trial_runs(server, interruption, request_of, twin, tmp_path):
+def test_a_second_client_is_told_even_while_a_trial_runs(
+    server, interruption, request_of, twin, tmp_path
+):
     process = server()
     first = RemoteEndpoint(tmp_path / "s", interruption)
     with pytest.raises(TwinError, match="it serves another client"):
@@ -132,7 +145,10 @@ def test_nothing_runs_on(server, request_of, twin, tmp_path, how):
     client.connect(str(tmp_path / "s"))
     channel = Channel(client)
     # It is started, imports, warms up, and then has its long turn.
-    for request in ({"op": "start", "request": request_of(50_000)}, *[{"op": "go on", "process": 1}] * 3):
+    for request in (
+        {"op": "start", "request": request_of(50_000)},
+        *[{"op": "go on", "process": 1}] * 3,
+    ):
         assert "error" not in channel.receive({})
         channel.send(request)
     trial_and_worker = descendants(process.pid, at_least=2)
@@ -151,7 +167,9 @@ def test_idle_server_ends_by_itself(server, tmp_path):
     assert not (tmp_path / "s").exists()
 
 
-def test_socket_that_a_killed_server_left_is_replaced_and_a_living_ones_is_not(server, interruption, tmp_path):
+def test_socket_that_a_killed_server_left_is_replaced_and_a_living_ones_is_not(
+    server, interruption, tmp_path
+):
     stale = socket.socket(socket.AF_UNIX)
     stale.bind(str(tmp_path / "s"))
     stale.close()
@@ -189,8 +207,17 @@ def test_a_run_through_a_server(server, few, environment, twin, tmp_path):
 
 def test_a_run_whose_server_dies(server, few, environment, twin, tmp_path):
     process = server()
-    command = few(tmp_path / "out", "pillow=loader-process/1", "--rounds", 9, "--twin", f"{twin}=unix:{tmp_path / 's'}")
-    run = subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    command = few(
+        tmp_path / "out",
+        "pillow=loader-process/1",
+        "--rounds",
+        9,
+        "--twin",
+        f"{twin}=unix:{tmp_path / 's'}",
+    )
+    run = subprocess.Popen(
+        command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     trial = descendants(process.pid)
     os.kill(process.pid, signal.SIGKILL)
     _, errors = run.communicate()

@@ -24,7 +24,10 @@ def test_an_interval_is_the_wider_of_both_levels():
     # Rounds that happen to agree do not make a ratio certain.
     agreeing = ratio([2.0, 2.0, 2.0], [1.0, 1.0, 1.0], Predicted(0.01, 27))
     low, high = stats.t.interval(0.95, 27, loc=math.log(2), scale=0.1 / math.sqrt(3))
-    assert (agreeing.low, agreeing.high) == (pytest.approx(math.exp(low)), pytest.approx(math.exp(high)))
+    assert (agreeing.low, agreeing.high) == (
+        pytest.approx(math.exp(low)),
+        pytest.approx(math.exp(high)),
+    )
     assert agreeing.ratio == 2 and 0 < agreeing.p < 0.001
 
 
@@ -49,7 +52,8 @@ def test_the_variance_of_a_ratio_is_predicted_from_the_turns(number, conditions,
     pairs = [pair() for _ in range(2000)]
     true = variance(figure(a) - figure(b) for a, b in pairs)
     predicted = predict([a for a, _ in pairs], [b for _, b in pairs])
-    # Where the cycles are known to be the same, what slows both cancels. Else the prediction is on the safe side.
+    # Where the cycles are known to be the same, what slows both cancels. Else the prediction is on
+    # the safe side.
     assert 0.85 <= predicted.variance / true <= (1.15 if together or conditions == 2 else 20)
     assert predicted.degrees == 2000 * (number - 1)
 
@@ -65,7 +69,9 @@ def test_trials_of_few_turns_predict_no_variance():
     assert predict([[enough, enough]]).variance == 0 < predict([[enough]]).variance
 
 
-@pytest.mark.parametrize("trials, fewest", [([14, 14], 28), ([14, 15], None), ([4, 4, 4], 12), ([1, 1, 1], None)])
+@pytest.mark.parametrize(
+    "trials, fewest", [([14, 14], 28), ([14, 15], None), ([4, 4, 4], 12), ([1, 1, 1], None)]
+)
 def test_intervals_allow_for_rare_long_turns_where_there_are_too_few_turns_for_them(trials, fewest):
     series = [[[1.0, 1.1] * (number // 2) + [1.05] * (number % 2)] for number in trials]
     for candidates in (series,), (series, series):
@@ -76,7 +82,9 @@ def test_intervals_allow_for_rare_long_turns_where_there_are_too_few_turns_for_t
 def test_an_interval_is_wider_by_what_no_turn_showed():
     a, b = [100.0, 120.0, 90.0], [80.0, 83.0, 95.0]
     plain, wider = ratio(a, b), ratio(a, b, Predicted(0.0, 1, math.log(1.1)))
-    assert (wider.ratio, wider.low, wider.high) == pytest.approx((plain.ratio, plain.low / 1.1, plain.high * 1.1))
+    assert (wider.ratio, wider.low, wider.high) == pytest.approx(
+        (plain.ratio, plain.low / 1.1, plain.high * 1.1)
+    )
     assert wider.resolution == pytest.approx(plain.resolution * 1.1) and plain.p < wider.p < 1
     # A difference that the rare turns alone could make is no difference.
     assert ratio([1.09] * 3, [1.0] * 3, Predicted(0.0, 1, math.log(1.1))).p == 1
@@ -113,5 +121,8 @@ def test_throughput_and_ratios_of_turns_have_such_an_interval_and_memory_has_not
         (level(scenario, A, "scaling"), ratio(a, [1.0] * 3, predict(both[0]))),
         (memory, ratio(a, b)),
     ):
-        assert (comparison.low, comparison.high) == (pytest.approx(like.low), pytest.approx(like.high))
+        assert (comparison.low, comparison.high) == (
+            pytest.approx(like.low),
+            pytest.approx(like.high),
+        )
     assert speed.low < memory.low < scaling.low + 1

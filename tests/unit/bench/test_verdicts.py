@@ -1,6 +1,7 @@
 """Can the verdicts be trusted? Simulated runs whose truth is known, through all of the statistics.
 
-The same with real trials: `python -m evaluation.trust.measure`, whose figures are in docs/method.md.
+The same with real trials: `python -m evaluation.trust.measure`, whose figures are in
+docs/method.md.
 """
 
 import math
@@ -26,7 +27,9 @@ def verdicts_of(throughput: dict[str, list[float]]) -> dict[tuple[str, str], Ver
     return {(c.numerator.key, c.denominator.key): c.estimate.verdict for c in found}
 
 
-def run(seed: int, rounds: int, speed: dict[str, float], noise: float = TRIAL_NOISE) -> dict[tuple[str, str], Verdict]:
+def run(
+    seed: int, rounds: int, speed: dict[str, float], noise: float = TRIAL_NOISE
+) -> dict[tuple[str, str], Verdict]:
     return verdicts_of(values(random.Random(seed), CANDIDATES, rounds, speed, noise))
 
 
@@ -43,7 +46,10 @@ def test_a_against_a_reports_no_difference(rounds):
 def test_a_planted_difference_of_ten_percent_is_found(rounds):
     faster = {c.key: 110.0 for c in CANDIDATES if c.config == "ft" and c.variant == "loader-thread"}
     found = [
-        c for seed in range(RUNS) for (a, b), c in run(seed, rounds, faster).items() if a in faster and b not in faster
+        c
+        for seed in range(RUNS)
+        for (a, b), c in run(seed, rounds, faster).items()
+        if a in faster and b not in faster
     ]
     assert len(found) >= 100
     assert found.count(Verdict.ABOVE) / len(found) >= 0.90
@@ -51,19 +57,27 @@ def test_a_planted_difference_of_ten_percent_is_found(rounds):
     # And the other way round, where it is a loss.
     slower = dict.fromkeys(faster, 100 / 1.1)
     found = [
-        c for seed in range(RUNS) for (a, b), c in run(seed, rounds, slower).items() if a in slower and b not in slower
+        c
+        for seed in range(RUNS)
+        for (a, b), c in run(seed, rounds, slower).items()
+        if a in slower and b not in slower
     ]
     assert found.count(Verdict.BELOW) / len(found) >= 0.90 and Verdict.ABOVE not in found
 
 
 def test_noise_that_differs_between_candidates_deceives_nobody():
-    """Processes twice as noisy as threads, as where they have more to start: variances are weighed, not pooled."""
+    """Processes twice as noisy as threads, as where they have more to start: variances are weighed,
+    not pooled.
+    """
     wrong = total = 0
     for seed in range(RUNS):
         rng = random.Random(seed)
         verdicts = verdicts_of(
             {
-                c.key: [math.exp(rng.gauss(0, 0.04 if "process" in c.variant else 0.01)) for _ in range(4)]
+                c.key: [
+                    math.exp(rng.gauss(0, 0.04 if "process" in c.variant else 0.01))
+                    for _ in range(4)
+                ]
                 for c in CANDIDATES
             }
         )

@@ -26,22 +26,34 @@ def run() -> Analysis:
     grown = simulated.document(simulated.blank(), 1)
     like = grown.scenarios[0]
     grown.scenarios.append(
-        documents.scenario(like, "chain", CASES, "work", metrics=epochs.METRICS, plan=WaterfallPlan(CASES))
+        documents.scenario(
+            like, "chain", CASES, "work", metrics=epochs.METRICS, plan=WaterfallPlan(CASES)
+        )
     )
     return analyse(grown)
 
 
 def test_every_chain_is_there_with_all_its_steps(run):
     alone, whole, half = run.waterfalls
-    assert [fall.workload for fall in (alone, whole, half)] == ["pillow", "chain: whole", "chain: half of it"]
+    assert [fall.workload for fall in (alone, whole, half)] == [
+        "pillow",
+        "chain: whole",
+        "chain: half of it",
+    ]
     assert len(alone.steps) == 2 and len(alone.missing) == 2
     for fall in (whole, half):
         at = "@half" if fall is half else ""
         assert fall.workers == 2 and fall.missing == []
-        chain = "gil/torch-process gil/loader-process gil/loader-thread ft-gil/loader-thread ft/loader-thread".split()
+        chain = (
+            "gil/torch-process gil/loader-process gil/loader-thread ft-gil/loader-thread "
+            "ft/loader-thread"
+        ).split()
         reached = [fall.start.candidate, *(step.candidate for step in fall.steps)]
         assert reached == [f"{each}/2{at}" for each in chain]
-        assert [step.name for step in fall.steps][-2:] == ["the free-threaded build, GIL on", "the GIL removed"]
+        assert [step.name for step in fall.steps][-2:] == [
+            "the free-threaded build, GIL on",
+            "the GIL removed",
+        ]
 
 
 def test_figures_are_those_of_the_comparisons(run):
@@ -53,13 +65,16 @@ def test_figures_are_those_of_the_comparisons(run):
             (c,) = [c for c in mine if c.kind == STEP and c.numerator.key == step.candidate]
             for name in ("ratio", "low", "high", "n", "resolution", "verdict"):
                 assert getattr(step, name) == getattr(c.estimate, name)
-        assert math.prod(step.ratio for step in of.steps) == pytest.approx(of.total.ratio, rel=1e-12)
+        assert math.prod(step.ratio for step in of.steps) == pytest.approx(
+            of.total.ratio, rel=1e-12
+        )
         assert [of.start.value, of.end] == [
             geometric_mean(scenario.in_each_process(key, metric)) for key in (first, last)
         ]
     ends = "time_to_first_batch", "memory_mib"
     assert fall.ends == {
-        name: [geometric_mean(scenario.in_each_process(key, name)) for key in (first, last)] for name in ends
+        name: [geometric_mean(scenario.in_each_process(key, name)) for key in (first, last)]
+        for name in ends
     }
     # As planted: the build costs a fifth, removing the GIL makes 2.5 times as much.
     assert [step.ratio for step in fall.steps] == pytest.approx([1.0, 1.0, 0.8, 2.5], rel=0.03)
@@ -90,29 +105,47 @@ def test_scenarios_without_a_chain_have_none(run):
 @pytest.mark.parametrize(
     "failed, start, steps, missing",
     [
-        ("ft/loader-thread", "torch DataLoader, processes", {"the free-threaded build, GIL on": 0.8}, ["ft"]),
+        (
+            "ft/loader-thread",
+            "torch DataLoader, processes",
+            {"the free-threaded build, GIL on": 0.8},
+            ["ft"],
+        ),
         # A change that could not be measured by itself is part of the next one.
         (
             "ft-gil/loader-thread",
             "torch DataLoader, processes",
-            {"threads instead of processes, GIL on": 1.0, "the free-threaded build, GIL removed": 2.0},
+            {
+                "threads instead of processes, GIL on": 1.0,
+                "the free-threaded build, GIL removed": 2.0,
+            },
             ["ft-gil"],
         ),
         (
             "gil/loader-process",
             "torch DataLoader, processes",
-            {"this loader, still processes; threads instead of processes, GIL on": 1.0, "the GIL removed": 2.5},
+            {
+                "this loader, still processes; threads instead of processes, GIL on": 1.0,
+                "the GIL removed": 2.5,
+            },
             ["loader processes"],
         ),
-        ("gil/torch-process", "loader processes, GIL build", {"the GIL removed": 2.5}, ["torch DataLoader processes"]),
+        (
+            "gil/torch-process",
+            "loader processes, GIL build",
+            {"the GIL removed": 2.5},
+            ["torch DataLoader processes"],
+        ),
     ],
-    ids=["end", "ft-gil", "second", "start"],  # without the word that --quick takes for worker processes
+    # without the word that --quick takes for worker processes
+    ids=["end", "ft-gil", "second", "start"],
 )
 def test_failed_candidates_are_left_out_of_the_chain(run, failed, start, steps, missing):
     scenario = run.results.scenarios[1]
     left = [c for c in scenario.candidates if not c.key.startswith(failed)]
     rounds = [
-        replace(one, trials=[t for t in one.trials if not t.candidate.startswith(failed)]) for one in scenario.rounds
+        replace(one, trials=[t for t in one.trials if not t.candidate.startswith(failed)])
+        for one in scenario.rounds
     ]
     without = replace(scenario, rounds=rounds, pairs=WaterfallPlan(CASES).pairs(left))
     whole, _ = analyse(replace(run.results, scenarios=[without])).waterfalls
@@ -123,7 +156,9 @@ def test_failed_candidates_are_left_out_of_the_chain(run, failed, start, steps, 
 
 
 def known(*halves: float, n: int = 8, kinds: tuple[str, ...] = (), at: float = 1.0) -> Scenario:
-    """A scenario whose pairs are known to factors' logarithms of *halves*, around the ratio *at*."""
+    """A scenario whose pairs are known to factors' logarithms of *halves*, around the ratio
+    *at*.
+    """
     from scipy.stats import t
 
     (like,) = simulated.blank().scenarios
@@ -134,11 +169,15 @@ def known(*halves: float, n: int = 8, kinds: tuple[str, ...] = (), at: float = 1
     rounds = []
     for number in range(n):
         side = 1 if number % 2 else -1
-        of = {start: 100.0, **{c: 100.0 * at * math.exp(side * each) for c, each in zip(others, wide, strict=True)}}
+        of = {
+            start: 100.0,
+            **{c: 100.0 * at * math.exp(side * each) for c, each in zip(others, wide, strict=True)},
+        }
         trials = [simulated.trial(c, dict.fromkeys(like.metrics, value)) for c, value in of.items()]
         rounds.append(Round(number + 1, 1.0, trials, simulated.quiet()))
     pairs = [
-        Pair(kind, c.key, start.key, asked=True) for c, kind in zip(others, kinds or (TOTAL, *[STEP] * 9), strict=False)
+        Pair(kind, c.key, start.key, asked=True)
+        for c, kind in zip(others, kinds or (TOTAL, *[STEP] * 9), strict=False)
     ]
     return replace(like, candidates=[start, *others], pairs=pairs, rounds=rounds)
 

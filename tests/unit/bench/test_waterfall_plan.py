@@ -1,4 +1,6 @@
-"""The chain: its places in every configuration, one change a step, and a whole that its steps multiply to."""
+"""The chain: its places in every configuration, one change a step, and a whole that its steps
+multiply to.
+"""
 
 import math
 import random
@@ -75,14 +77,17 @@ def test_the_chain_stays_whatever_is_given_up(configs):
     assert {c.key for c in kept} == whole
     assert len(kept) + len(given_up) == len(ranked)
     # And is all of a quick run.
-    assert {c.key for _, c in WaterfallPlan(CASES).ranked(configs, [1, 2, 4, 8], quick=True)} == whole
+    assert {
+        c.key for _, c in WaterfallPlan(CASES).ranked(configs, [1, 2, 4, 8], quick=True)
+    } == whole
 
 
 def test_the_other_cases_go_first_then_the_middle_of_the_curve_and_one_worker_last():
     ranked = WaterfallPlan(CASES).ranked(CONFIGS, [1, 2, 4, 8], quick=False)
     ranks = {(c.workers, c.case): rank for rank, c in ranked}
     assert ranks[8, ""] < ranks[1, ""] < ranks[4, ""] < ranks[2, ""] < ranks[8, "other"]
-    # Fewer workers tell how the ends and the threads scale; of another case there is the whole chain.
+    # Fewer workers tell how the ends and the threads scale; of another case there is the whole
+    # chain.
     assert {c.variant for _, c in ranked if c.workers < 8} == {TODAY, THREADS}
     assert len([c for _, c in ranked if c.case == "other"]) == 5
     assert all(c.workers == 8 for _, c in ranked if c.case == "other")
@@ -108,4 +113,6 @@ def test_the_main_job_is_work_that_releases_the_gil_and_work_that_holds_it():
     for name in ("pillow", "text"):
         plan = SCENARIOS[name].plan
         assert isinstance(plan, WaterfallPlan) and plan.cases[0].name == ""
-        assert {"throughput", "cpu_per_1000", "time_to_first_batch", "memory_mib"} == set(SCENARIOS[name].metrics)
+        assert {"throughput", "cpu_per_1000", "time_to_first_batch", "memory_mib"} == set(
+            SCENARIOS[name].metrics
+        )

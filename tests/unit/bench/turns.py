@@ -1,4 +1,6 @@
-"""All turns of a measurement or a trial, one after the other, tasks, and the line that a trial begins with."""
+"""All turns of a measurement or a trial, one after the other, tasks, and the line that a trial
+begins with.
+"""
 
 import json
 import os
@@ -7,7 +9,9 @@ from ftbench.plan.scenario import Task, Turns
 from ftbench.scenarios import SCENARIOS
 
 
-def task_of(name: str, paths: list[str], variant: str = "loader-thread", case: str = "", **more: object) -> Task:
+def task_of(
+    name: str, paths: list[str], variant: str = "loader-thread", case: str = "", **more: object
+) -> Task:
     """A task of four batches of three samples, unless `more` says otherwise."""
     scenario = SCENARIOS[name]
     usual = {"workers": 2, "batch_size": 3, "warmup_batches": 2, "batches": 4, "prefetch_factor": 2}

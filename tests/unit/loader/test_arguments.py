@@ -73,14 +73,21 @@ ON, OFF = (PROCESSES, "processes: the GIL is on"), (THREADS, "threads: the GIL i
         (None, {}, *(ON if sys._is_gil_enabled() else OFF)),
         (True, {}, *ON),
         (False, {}, *OFF),
-        (False, {"multiprocessing_context": "fork"}, PROCESSES, "processes: multiprocessing_context is given"),
+        (
+            False,
+            {"multiprocessing_context": "fork"},
+            PROCESSES,
+            "processes: multiprocessing_context is given",
+        ),
         (True, {"worker_method": "thread"}, THREADS, None),
         (False, {"worker_method": "process"}, PROCESSES, None),
         (False, {"num_workers": 0}, SERIAL, None),
         (False, {"num_workers": 0, "worker_method": "thread"}, SERIAL, None),
     ],
 )
-def test_auto_follows_the_gil_and_the_context_and_says_so(gil, arguments, taken, why, monkeypatch, caplog):
+def test_auto_follows_the_gil_and_the_context_and_says_so(
+    gil, arguments, taken, why, monkeypatch, caplog
+):
     if gil is not None:
         monkeypatch.setattr("sys._is_gil_enabled", lambda: gil)
     with caplog.at_level("INFO", "ftloader"):
@@ -91,7 +98,8 @@ def test_auto_follows_the_gil_and_the_context_and_says_so(gil, arguments, taken,
 
 
 @pytest.mark.parametrize(
-    ("bad", "error", "words"), [(0, ValueError, "prefetch_factor must be at least 1"), (1.5, TypeError, "float")]
+    ("bad", "error", "words"),
+    [(0, ValueError, "prefetch_factor must be at least 1"), (1.5, TypeError, "float")],
 )
 def test_a_prefetch_factor_that_is_no_number_of_batches_is_an_error_with_threads(bad, error, words):
     dl = DataLoader(ROWS, num_workers=1, prefetch_factor=bad, worker_method="thread")
@@ -109,7 +117,10 @@ def test_guarded_attributes_stay_guarded():
 def test_too_many_workers_are_announced_as_threads():
     many = os.process_cpu_count() + 1
     # torch's words: people filter warnings by them.
-    words = f"This DataLoader will create {many} worker threads in total. Our suggested max number .* excessive worker"
+    words = (
+        f"This DataLoader will create {many} worker threads in total. Our suggested max "
+        f"number .* excessive worker"
+    )
     with pytest.warns(UserWarning, match=f"^{words} creation might get") as caught:
         DataLoader(ROWS, num_workers=many, worker_method="thread")
     assert [w.filename for w in caught] == [__file__]
@@ -164,6 +175,10 @@ IMPORTS = """
 def test_importing_leaves_the_gil_alone_and_changes_in_torch_what_the_docs_list(run_with_torch):
     status, printed, errors = run_with_torch(IMPORTS)
     assert (status, errors) == (0, "")
-    section = (CHECKOUT / "docs/loader.md").read_text().partition("### What importing this package changes in torch")[2]
+    section = (
+        (CHECKOUT / "docs/loader.md")
+        .read_text()
+        .partition("### What importing this package changes in torch")[2]
+    )
     listed = re.findall(r"^\| `(torch\.[\w.]+)` \|", section.partition("\n## ")[0], re.M)
     assert set(printed.split()) == set(listed)

@@ -11,7 +11,14 @@ import torch
 from PIL import Image
 
 from ftloader import DataLoader, decode
-from ftloader.datasets import IMG_EXTENSIONS, DatasetFolder, ImageFolder, PathTable, Samples, Targets
+from ftloader.datasets import (
+    IMG_EXTENSIONS,
+    DatasetFolder,
+    ImageFolder,
+    PathTable,
+    Samples,
+    Targets,
+)
 
 
 def save(path: Path, color=(10, 20, 30), size=(8, 6)) -> str:
@@ -24,7 +31,14 @@ def save(path: Path, color=(10, 20, 30), size=(8, 6)) -> str:
 def root(tmp_path):
     """Return a folder of two classes, with nested folders and files of other kinds."""
     folder = tmp_path / "images"
-    for name in ("dog/b.png", "dog/a.jpg", "dog/in/c.PNG", "dog/in-x/d.png", "dog/in/z/e.png", "cat/f.bmp"):
+    for name in (
+        "dog/b.png",
+        "dog/a.jpg",
+        "dog/in/c.PNG",
+        "dog/in-x/d.png",
+        "dog/in/z/e.png",
+        "cat/f.bmp",
+    ):
         save(folder / name, color=(len(name), 0, 0))
     (folder / "cat" / "notes.txt").write_text("not an image")
     (folder / "readme.txt").write_text("not a class")
@@ -46,7 +60,9 @@ def test_classes_samples_and_targets(root):
     dataset = ImageFolder(root)
     assert dataset.classes == ["cat", "dog"]
     assert dataset.class_to_idx == {"cat": 0, "dog": 1}
-    expected = reference(root, dataset.class_to_idx, lambda path: path.lower().endswith(IMG_EXTENSIONS))
+    expected = reference(
+        root, dataset.class_to_idx, lambda path: path.lower().endswith(IMG_EXTENSIONS)
+    )
     assert len(expected) == 6
     assert dataset.samples == expected
     assert dataset.imgs is dataset.samples
@@ -60,13 +76,18 @@ def test_the_order_is_torchvisions_on_random_trees(tmp_path):
     for number in range(10):
         top = tmp_path / str(number)
         for _ in range(25):
-            parts = [choice.choice(["a", "b", "a-b", "a b", "B", "ä", "a.d"]) for _ in range(choice.randint(2, 5))]
+            parts = [
+                choice.choice(["a", "b", "a-b", "a b", "B", "ä", "a.d"])
+                for _ in range(choice.randint(2, 5))
+            ]
             path = top.joinpath(*parts[:-1], f"{parts[-1]}.x")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
         dataset = DatasetFolder(top, str, ".x", allow_empty=True)
         assert dataset.classes == sorted(path.name for path in top.iterdir())
-        assert dataset.samples == reference(top, dataset.class_to_idx, lambda path: path.endswith(".x"))
+        assert dataset.samples == reference(
+            top, dataset.class_to_idx, lambda path: path.endswith(".x")
+        )
 
 
 def test_a_sample_is_an_rgb_pillow_image_by_default(root):
@@ -77,7 +98,9 @@ def test_a_sample_is_an_rgb_pillow_image_by_default(root):
 
 
 def test_transforms_are_applied(root):
-    dataset = ImageFolder(root, transform=lambda image: image.resize((2, 2)).size, target_transform=lambda t: f"<{t}>")
+    dataset = ImageFolder(
+        root, transform=lambda image: image.resize((2, 2)).size, target_transform=lambda t: f"<{t}>"
+    )
     assert dataset[1] == ((2, 2), "<1>")
     assert "transform" in repr(dataset)
 
@@ -100,12 +123,16 @@ def test_files_can_be_chosen(root):
 def test_classes_without_files(root):
     (root / "bird").mkdir()
     (root / "ant").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"no valid file for the classes ant, bird\. Supported extensions"):
+    with pytest.raises(
+        FileNotFoundError, match=r"no valid file for the classes ant, bird\. Supported extensions"
+    ):
         ImageFolder(root)
     assert ImageFolder(root, allow_empty=True).classes == ["ant", "bird", "cat", "dog"]
 
 
-@pytest.mark.parametrize(("name", "match"), [("", "Couldn't find any class folder"), ("missing", "missing")])
+@pytest.mark.parametrize(
+    ("name", "match"), [("", "Couldn't find any class folder"), ("missing", "missing")]
+)
 def test_no_class_folder(tmp_path, name, match):
     with pytest.raises(FileNotFoundError, match=match):
         ImageFolder(tmp_path / name)
@@ -139,7 +166,9 @@ def test_find_classes_can_be_overridden(root):
 def test_make_dataset_can_be_overridden_with_a_list(root):
     class Mine(DatasetFolder):
         @staticmethod
-        def make_dataset(directory, class_to_idx, extensions=None, is_valid_file=None, allow_empty=False):
+        def make_dataset(
+            directory, class_to_idx, extensions=None, is_valid_file=None, allow_empty=False
+        ):
             return [("x", 1), ("y", 0)]
 
     dataset = Mine(root, loader=str.upper, extensions=(".png",))

@@ -23,5 +23,9 @@ def test_an_error_can_be_caught_by_each_of_its_bases(kind):
 
 @pytest.mark.parametrize("module", [cache, errors])
 def test_the_tree_in_the_docstring_has_all_classes(module):
-    own = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Exception)]
+    own = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Exception)
+    ]
     assert [kind.__name__ for kind in own if kind.__name__ not in module.__doc__] == []

@@ -13,7 +13,9 @@ from ftloader.datasets import PathTable
 from tests.in_threads import in_threads
 
 # Every str, lone surrogates included: what os.fsdecode makes of names that are no valid UTF-8.
-ANY_PATH = st.text(st.characters(codec=None), max_size=30) | st.text("/ab.\udc80\udcff", max_size=12)
+ANY_PATH = st.text(st.characters(codec=None), max_size=30) | st.text(
+    "/ab.\udc80\udcff", max_size=12
+)
 
 
 @settings(deadline=None, max_examples=200)
@@ -49,7 +51,10 @@ def test_content_cannot_be_changed():
 
 def test_many_names_take_little_memory():
     # Names as ImageNet's: 1,000 folders; a list of such pairs takes some 200 bytes for each.
-    names = (f"/data/imagenet/train/n{i // 1000:08d}/n{i // 1000:08d}_{i % 1000}.JPEG" for i in range(200_000))
+    names = (
+        f"/data/imagenet/train/n{i // 1000:08d}/n{i // 1000:08d}_{i % 1000}.JPEG"
+        for i in range(200_000)
+    )
     table = PathTable(names, (i // 1000 for i in range(200_000)))
     assert table.path(199_999) == "/data/imagenet/train/n00000199/n00000199_999.JPEG"
     assert len(pickle.dumps(table)) < 45 * len(table)
@@ -66,7 +71,9 @@ def test_many_threads_read_one_table():
     in_threads(read, [shift * 31 for shift in range(8)])
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/smaps_rollup"), reason="counts pages in /proc/self/smaps_rollup")
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/smaps_rollup"), reason="counts pages in /proc/self/smaps_rollup"
+)
 @pytest.mark.slow
 def test_forked_processes_share_the_memory(run_program):
     """A child that reads every path dirties hardly any of the table's pages."""

@@ -69,7 +69,12 @@ def test_v1(tmp_path):
     ("mounts", "groups", "file", "stat"),
     [
         (V2, "0::/\n", "cg/cpu.stat", "usage_usec 5\nthrottled_usec 2500000"),
-        (V1, "3:cpu,cpuacct:/\n", "cg/cpu,cpuacct/cpu.stat", "nr_throttled 4\nthrottled_time 2500000000"),
+        (
+            V1,
+            "3:cpu,cpuacct:/\n",
+            "cg/cpu,cpuacct/cpu.stat",
+            "nr_throttled 4\nthrottled_time 2500000000",
+        ),
     ],
 )
 def test_throttling(tmp_path, mounts, groups, file, stat):
@@ -91,7 +96,9 @@ def test_no_limits(tmp_path):
 
 
 def limited(period: str, **quotas: str) -> dict[str, str]:
-    """Return the files of version 1 that set the quotas (µs of a *period*) of the groups ("" for the mount)."""
+    """Return the files of version 1 that set the quotas (µs of a *period*) of the groups ("" for
+    the mount).
+    """
     files = {}
     for group, quota in quotas.items():
         folder = f"cg/cpu,cpuacct/{group.strip('_')}"
@@ -125,7 +132,9 @@ IN_DOCKER = "31 23 0:27 /docker/abc {root}/cg rw - cgroup2 cgroup2 rw\n"
         (V1, "3:cpu,cpuacct:/a\n", limited("100000", _="-1"), 4),
     ],
 )
-def test_auto_and_the_benchmark_use_the_same_number_of_cpus(mounts, groups, files, cpus, tmp_path, monkeypatch):
+def test_auto_and_the_benchmark_use_the_same_number_of_cpus(
+    mounts, groups, files, cpus, tmp_path, monkeypatch
+):
     """The smallest limit counts, and a part of a CPU as one."""
     monkeypatch.setattr(os, "process_cpu_count", lambda: 4)
     proc = tree(tmp_path, mounts, groups, files)
@@ -138,7 +147,10 @@ def test_auto_and_the_benchmark_use_the_same_number_of_cpus(mounts, groups, file
 
 @pytest.mark.parametrize(
     ("mounts", "groups", "file"),
-    [(V2, "0::/a\n", "cg/a/memory.events"), (V1, "3:memory:/a\n", "cg/memory/a/memory.oom_control")],
+    [
+        (V2, "0::/a\n", "cg/a/memory.events"),
+        (V1, "3:memory:/a\n", "cg/memory/a/memory.oom_control"),
+    ],
 )
 def test_processes_killed_for_want_of_memory_are_counted(tmp_path, mounts, groups, file):
     proc = tree(tmp_path, mounts, groups, {file: "oom 5\noom_kill 2"})

@@ -12,7 +12,12 @@ EVERY = [*HOSTILE_TEXTS, " ".join(HOSTILE_TEXTS), "\n".join(HOSTILE_TEXTS)]
 
 @pytest.mark.parametrize("text", EVERY)
 def test_a_terminal_shows_all_and_obeys_nothing(text):
-    for shown in (escape.terminal(text), escape.one_line(text), escape.markdown(text), escape.fenced(text)):
+    for shown in (
+        escape.terminal(text),
+        escape.one_line(text),
+        escape.markdown(text),
+        escape.fenced(text),
+    ):
         assert all(c.isprintable() or c == "\n" for c in shown)
         shown.encode()  # no bytes that are no UTF-8 either
     assert "\n" not in escape.one_line(text) + escape.markdown(text)

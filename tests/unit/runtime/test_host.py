@@ -24,14 +24,22 @@ def test_paths_of_mounted_folders_are_the_hosts(container):
 
 
 def test_results_are_found_by_the_hosts_name_and_by_the_containers(container):
-    for typed in ("results/latest", "./results/latest", "/results/latest", host.path("/results/latest")):
+    for typed in (
+        "results/latest",
+        "./results/latest",
+        "/results/latest",
+        host.path("/results/latest"),
+    ):
         assert str(host.inside(typed)) == "/results/latest"
     assert str(host.inside("resultsandmore/x")) == "resultsandmore/x"
 
 
 def test_commands_are_typed_on_the_host(container):
     assert host.command("python -m ftbench") == "docker compose run --rm ft-bench"
-    assert host.audit("/code/data.py:x y") == "CODE=~/'my code' docker compose run --rm ft-audit 'data.py:x y'"
+    assert (
+        host.audit("/code/data.py:x y")
+        == "CODE=~/'my code' docker compose run --rm ft-audit 'data.py:x y'"
+    )
     assert host.audit("data.py:x", {"CODE": "me", "DATA": "/photos"}) == (
         "CODE=./me DATA=/photos docker compose run --rm ft-audit data.py:x"
     )

@@ -21,7 +21,10 @@ def lock_of(path, **versions: str):
     """A lock file of these packages, with hashes as a real one has them."""
     path.write_text(
         "# a comment\n"
-        + "".join(f"{name}=={version} \\\n    --hash=sha256:{'0' * 64}\n" for name, version in versions.items())
+        + "".join(
+            f"{name}=={version} \\\n    --hash=sha256:{'0' * 64}\n"
+            for name, version in versions.items()
+        )
     )
     return path
 
@@ -32,7 +35,9 @@ def installed(*names: str) -> dict[str, str]:
 
 @pytest.fixture
 def run_info(monkeypatch, capsys):
-    """Runs the program in this process, without asking torch for GPUs; returns its exit status and its output."""
+    """Runs the program in this process, without asking torch for GPUs; returns its exit status and
+    its output.
+    """
     monkeypatch.setattr(environment_info, "TORCH_CUDA", "raise SystemExit(1)")
 
     def run(*arguments: object) -> tuple[int, str, str]:
@@ -56,7 +61,8 @@ def test_the_delay_of_the_allocator_is_shown(run_info, twin, monkeypatch, tmp_pa
     if delay:
         monkeypatch.setenv("MIMALLOC_PURGE_DELAY", delay)
     _, said, _ = run_info("--lock", lock_of(tmp_path / "lock"))
-    assert (f"MIMALLOC_PURGE_DELAY {words}" in said) == (twin == "ft")  # nothing to say with the GIL
+    # nothing to say with the GIL
+    assert (f"MIMALLOC_PURGE_DELAY {words}" in said) == (twin == "ft")
 
 
 @pytest.mark.slow
@@ -77,7 +83,13 @@ def test_gil_forced_on_is_not_the_ft_twin(run_bench, environment, twin, tmp_path
         pytest.skip("a GIL build has no PYTHON_GIL")
     lock = lock_of(tmp_path / "lock", **installed("psutil"))
     done = run_bench(
-        "--verify", "--expect", "ft", "--lock", lock, module="ftrun.info", env={**environment, "PYTHON_GIL": "1"}
+        "--verify",
+        "--expect",
+        "ft",
+        "--lock",
+        lock,
+        module="ftrun.info",
+        env={**environment, "PYTHON_GIL": "1"},
     )
     assert done.returncode == 1 and "PYTHON_GIL=1 is set" in done.stderr
 
@@ -85,7 +97,11 @@ def test_gil_forced_on_is_not_the_ft_twin(run_bench, environment, twin, tmp_path
 @pytest.mark.slow
 def test_json(run_bench, twin, tmp_path):
     done = run_bench(
-        "--json", "--lock", lock_of(tmp_path / "lock", **installed("pillow")), module="ftrun.info", status=0
+        "--json",
+        "--lock",
+        lock_of(tmp_path / "lock", **installed("pillow")),
+        module="ftrun.info",
+        status=0,
     )
     info = json.loads(done.stdout)
     assert info["interpreter"]["free_threaded"] == (twin == "ft")
@@ -98,7 +114,9 @@ def test_json(run_bench, twin, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_narrow_terminal_of_another_locale(run_bench, run_info, environment, monkeypatch, tmp_path):
+def test_a_narrow_terminal_of_another_locale(
+    run_bench, run_info, environment, monkeypatch, tmp_path
+):
     lock = lock_of(tmp_path / "lock", **installed("charset-normalizer"))
     narrow = {**environment, "COLUMNS": "10", "PYTHONIOENCODING": "ascii"}
     run_bench("--lock", lock, module="ftrun.info", env=narrow, status=0)
@@ -109,7 +127,11 @@ def test_a_narrow_terminal_of_another_locale(run_bench, run_info, environment, m
 
 @pytest.mark.parametrize(
     "content, word",
-    [(None, "cannot read"), ("numpy>=2\n", "not a pinned requirement"), ("==1\n", "not a pinned requirement")],
+    [
+        (None, "cannot read"),
+        ("numpy>=2\n", "not a pinned requirement"),
+        ("==1\n", "not a pinned requirement"),
+    ],
 )
 def test_bad_lock(run_info, tmp_path, content, word):
     if content is not None:
@@ -125,7 +147,8 @@ def test_interrupted(monkeypatch):
 
 def test_markers_decide_what_is_locked(tmp_path):
     (tmp_path / "lock").write_text(
-        "a==1 ; sys_platform == 'win32' \\\n    --hash=sha256:00\nB_c==2 ; sys_platform == 'linux'\n"
+        "a==1 ; sys_platform == 'win32' \\\n    --hash=sha256:00\n"
+        "B_c==2 ; sys_platform == 'linux'\n"
     )
     assert imports.read_lock(tmp_path / "lock") == {"b-c": "2"}
 
@@ -175,7 +198,9 @@ def test_all_imports_together_have_one_time_limit(tmp_path):
 
 
 def test_an_offender_is_found_and_does_not_hide_the_next(run_info, twin, tmp_path):
-    """triton up to 3.6 turns the GIL on (the lock leaves it out); packages after it are judged afresh."""
+    """triton up to 3.6 turns the GIL on (the lock leaves it out); packages after it are judged
+    afresh.
+    """
     if twin != "ft":
         pytest.skip("a GIL build has no GIL to turn on")
     try:
@@ -193,9 +218,14 @@ def test_an_offender_is_found_and_does_not_hide_the_next(run_info, twin, tmp_pat
 
 def test_pgo_is_read_from_the_build(monkeypatch):
     real = sysconfig.get_config_var
-    for flags, build in (("'--enable-optimizations' '--disable-gil'", "PGO build"), ("", "plain build (no PGO)")):
+    for flags, build in (
+        ("'--enable-optimizations' '--disable-gil'", "PGO build"),
+        ("", "plain build (no PGO)"),
+    ):
         monkeypatch.setattr(
-            sysconfig, "get_config_var", lambda name, flags=flags: flags if name == "CONFIG_ARGS" else real(name)
+            sysconfig,
+            "get_config_var",
+            lambda name, flags=flags: flags if name == "CONFIG_ARGS" else real(name),
         )
         assert env.interpreter()["build"] == build
 
@@ -229,7 +259,11 @@ def test_revision_in_a_directory_of_another_locale(tmp_path):
     here.mkdir()
     git(here, "init", "-q")
     git(here, "commit", "-qm", "first", "--allow-empty")
-    assert env.revision(here) == {"commit": git(here, "rev-parse", "HEAD"), "dirty": False, "from": "git"}
+    assert env.revision(here) == {
+        "commit": git(here, "rev-parse", "HEAD"),
+        "dirty": False,
+        "from": "git",
+    }
 
 
 def test_source_hash_follows_the_sources(tmp_path):

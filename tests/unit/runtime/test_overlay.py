@@ -13,7 +13,9 @@ from ftrun.overlay import absent, install
 def add(tmp_path):
     """Installs one requirement for "python3", which has no packages."""
     with Interruption() as interruption:
-        yield lambda each: install(tmp_path / "work", "python3", [each], {}, tmp_path / "cache", interruption)
+        yield lambda each: install(
+            tmp_path / "work", "python3", [each], {}, tmp_path / "cache", interruption
+        )
 
 
 @pytest.fixture

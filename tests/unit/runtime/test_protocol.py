@@ -31,7 +31,17 @@ def test_messages(pair):
 
 
 @pytest.mark.parametrize(
-    "line", [b"[" * 500_000, b'{"a":' * 500_000, b"[]", b"{", b"1", b"", b"\xff", b'{"a": ' + b"9" * 10_000 + b"}"]
+    "line",
+    [
+        b"[" * 500_000,
+        b'{"a":' * 500_000,
+        b"[]",
+        b"{",
+        b"1",
+        b"",
+        b"\xff",
+        b'{"a": ' + b"9" * 10_000 + b"}",
+    ],
 )
 def test_lines_that_are_no_messages(pair, line):
     channel, peer = pair

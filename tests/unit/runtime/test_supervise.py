@@ -26,14 +26,19 @@ def run(code: str, stdin: bytes = b"", watch=None, timeout: float = 1500):
 
 
 def test_outcome():
-    outcome = run("import sys; sys.stdout.write(sys.stdin.read()[::-1]); sys.stderr.write('e'); sys.exit(3)", b"abc")
+    outcome = run(
+        "import sys; sys.stdout.write(sys.stdin.read()[::-1]); sys.stderr.write('e'); sys.exit(3)",
+        b"abc",
+    )
     assert (outcome.returncode, outcome.stdout, outcome.stderr) == (3, b"cba", b"e")
     assert outcome.seconds > 0
 
 
 def test_more_than_a_pipe_holds_in_both_directions():
     data = os.urandom(1 << 20)
-    outcome = run("import sys, shutil; shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)", data)
+    outcome = run(
+        "import sys, shutil; shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)", data
+    )
     assert outcome.stdout == data
 
 
@@ -67,7 +72,8 @@ def test_a_watched_descriptor_stops_the_child(tmp_path):
     note = tmp_path / "pid"
     # The child itself wakes the watcher once its own child runs.
     code = WITH_GRANDCHILD.format(
-        end=f"open({str(note)!r}, 'w').write(str(child.pid)); open('/proc/{os.getpid()}/fd/{writer}', 'w').write('!');"
+        end=f"open({str(note)!r}, 'w').write(str(child.pid)); "
+        f"open('/proc/{os.getpid()}/fd/{writer}', 'w').write('!');"
         "time.sleep(600)"
     )
     with pytest.raises(Stopped):

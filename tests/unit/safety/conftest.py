@@ -1,4 +1,6 @@
-"""Scripts run by this interpreter, each under a supervisor in a process of its own, as ``./twins repro`` is."""
+"""Scripts run by this interpreter, each under a supervisor in a process of its own, as ``./twins
+repro`` is.
+"""
 
 import json
 import os
@@ -34,7 +36,9 @@ def the(report, kind):
 
 
 def shown_as_harmless(dataset):
-    """Return the targets of the dataset's writes that are harmless, provided that threads get no wrong samples."""
+    """Return the targets of the dataset's writes that are harmless, provided that threads get no
+    wrong samples.
+    """
     from ftsafety.audit.same_values import harmless  # which imports torch
     from ftsafety.audit.samples import choose
     from ftsafety.audit.serial import Serial
@@ -57,7 +61,9 @@ sys.stdout.write(json.dumps(done.as_json()))  # at once: json.dump writes hundre
 
 @pytest.fixture
 def run_script(tmp_path):
-    """Runs a script or its source once: `run_script(source, timeout=30)` gives its Outcome. Scratch is in tmp_path."""
+    """Runs a script or its source once: `run_script(source, timeout=30)` gives its Outcome. Scratch
+    is in tmp_path.
+    """
 
     def run(script, config=TWIN, threads=2, force_off=False, overlay=None, **limits):
         limits = Limits(**{"timeout": 1500.0, **limits})
@@ -78,5 +84,9 @@ def run_script(tmp_path):
 
 @pytest.fixture
 def default_series(monkeypatch):
-    """Makes a report's commands those of the twins of the default series, whichever series runs the tests."""
-    monkeypatch.setattr(commands, "HERE", (CHECKOUT / "docker" / "python-series").read_text().strip())
+    """Makes a report's commands those of the twins of the default series, whichever series runs the
+    tests.
+    """
+    monkeypatch.setattr(
+        commands, "HERE", (CHECKOUT / "docker" / "python-series").read_text().strip()
+    )

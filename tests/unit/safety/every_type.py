@@ -1,7 +1,7 @@
 """A dataset that holds an object of each type of the standard library, NumPy, torch and Pillow.
 
-Those of types that take no arguments, and some of the others. Audited as a file, so that it is made in a child process:
-a `threading._DummyThread`, for one, takes the main thread's place.
+Those of types that take no arguments, and some of the others. Audited as a file, so that it is made
+in a child process: a `threading._DummyThread`, for one, takes the main thread's place.
 """
 
 import contextlib
@@ -23,7 +23,9 @@ from holder import Holds, objects_of
 from PIL import Image
 
 OPEN_WINDOWS = {"antigravity", "idlelib", "this", "tkinter", "turtle", "turtledemo"}
-OTHERS = "torch torch.nn torch.optim torch.utils.data numpy numpy.random numpy.ma numpy.polynomial".split()
+OTHERS = (
+    "torch torch.nn torch.optim torch.utils.data numpy numpy.random numpy.ma numpy.polynomial"
+).split()
 
 
 def standard_modules():
@@ -33,7 +35,9 @@ def standard_modules():
             continue
         yield name
         with contextlib.suppress(Exception):
-            for each in pkgutil.iter_modules(getattr(importlib.import_module(name), "__path__", ())):
+            for each in pkgutil.iter_modules(
+                getattr(importlib.import_module(name), "__path__", ())
+            ):
                 if not each.name.startswith("_"):
                     yield f"{name}.{each.name}"
 

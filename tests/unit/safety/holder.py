@@ -1,4 +1,6 @@
-"""Objects of all classes of a module, and a dataset that holds them. Making them can change the process."""
+"""Objects of all classes of a module, and a dataset that holds them. Making them can change the
+process.
+"""
 
 import contextlib
 import importlib
@@ -19,7 +21,10 @@ def objects_of(names):
         except (Exception, SystemExit):
             continue  # of another operating system
         for cls in list(vars(module).values()):
-            if isinstance(cls, type) and (cls.__module__ or "").partition(".")[0] == name.partition(".")[0]:
+            if (
+                isinstance(cls, type)
+                and (cls.__module__ or "").partition(".")[0] == name.partition(".")[0]
+            ):
                 with contextlib.suppress(Exception, SystemExit):  # the class takes arguments
                     found.setdefault(name, []).append(cls())
     return found

@@ -1,4 +1,5 @@
-"""Datasets that share containers and use them by atomic calls, well or badly, for the tests of the audit.
+"""Datasets that share containers and use them by atomic calls, well or badly, for the tests of the
+audit.
 
 In a file that does not import pytest: the audit looks at all that a dataset's code can reach.
 """
@@ -18,10 +19,16 @@ class Sized:
 
 
 class Handles(Sized):
-    """Records by file handles of a pool. *reads_after*: the handle is used after it was put back."""
+    """Records by file handles of a pool. *reads_after*: the handle is used after it was put
+    back.
+    """
 
     def __init__(self, reads_after=False):
-        self.path, self.idle, self.reads_after = tempfile.mkdtemp() + "/bytes", collections.deque(), reads_after
+        self.path, self.idle, self.reads_after = (
+            tempfile.mkdtemp() + "/bytes",
+            collections.deque(),
+            reads_after,
+        )
         with open(self.path, "wb") as file:
             file.write(bytes(range(24)))
 
@@ -85,7 +92,9 @@ class CountingDecoders(Decoders):
 
 
 class CountingByClass(CountingDecoders):
-    """Decoders that count in an object that a class alone keeps, so that all of them refer to it."""
+    """Decoders that count in an object that a class alone keeps, so that all of them refer to
+    it.
+    """
 
     counts = Counts()
 
@@ -246,7 +255,9 @@ class Negatives(Log):
 
 
 class FreeList(Log):
-    """Objects of a list that is tested first: two threads see that one is left, and both take it."""
+    """Objects of a list that is tested first: two threads see that one is left, and both take
+    it.
+    """
 
     def __getitem__(self, index):
         if self.order:

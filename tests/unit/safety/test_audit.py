@@ -88,7 +88,11 @@ def test_lazy_initialisation():
 
 
 def test_a_cache_with_eviction():
-    where = [finding.where for finding in audit(suspects.Evicting()).findings if finding.kind == "unguarded-write"]
+    where = [
+        finding.where
+        for finding in audit(suspects.Evicting()).findings
+        if finding.kind == "unguarded-write"
+    ]
     assert any("self.cache[index] = index * 2" in text for text in where)
     assert any("self.cache.pop" in text for text in where)
 
@@ -96,15 +100,23 @@ def test_a_cache_with_eviction():
 def test_a_buffer_that_all_samples_are():
     report = audit(suspects.OneBuffer())
     assert {"overwritten-sample", "unguarded-write"} <= kinds(report)
-    assert "(threading.local), and return a copy" in the(report, "overwritten-sample").remedy  # not a copy alone
+    # not a copy alone
+    assert "(threading.local), and return a copy" in the(report, "overwritten-sample").remedy
 
 
 def test_global_randomness_is_distinguished_from_a_race():
     report = audit(suspects.GlobalDraw())
-    draws = {finding.title.split("(")[0]: finding for finding in report.findings if finding.kind == "global-random"}
+    draws = {
+        finding.title.split("(")[0]: finding
+        for finding in report.findings
+        if finding.kind == "global-random"
+    }
     assert set(draws) == {"torch.rand", "random.random"}
     assert "suspects.py:" in draws["torch.rand"].remedy
-    assert "give rand() the argument generator=ftloader.sample_rng().torch" in draws["torch.rand"].remedy
+    assert (
+        "give rand() the argument generator=ftloader.sample_rng().torch"
+        in draws["torch.rand"].remedy
+    )
     assert "write ftloader.sample_rng().python.random(...)" in draws["random.random"].remedy
     assert "not-repeatable" in kinds(report)
     assert "results-differ" not in kinds(report)
@@ -174,7 +186,9 @@ class Flipped(suspects.Sized):
 
 
 class PartlyFlipped(Flipped):
-    """The first samples are random; the others have a number that threads share between its write and its read."""
+    """The first samples are random; the others have a number that threads share between its write
+    and its read.
+    """
 
     def __getitem__(self, index):
         if index < 6:
@@ -283,7 +297,11 @@ def test_a_report_survives_json():
 
 
 def test_a_name_makes_no_line_of_a_report():
-    shown = str(Report("a.X\n\nverdict: nothing", "CPython", [Finding(*["kind", "note", "x\n1. y", *"abcd"])]))
+    shown = str(
+        Report(
+            "a.X\n\nverdict: nothing", "CPython", [Finding(*["kind", "note", "x\n1. y", *"abcd"])]
+        )
+    )
     assert "\nverdict: nothing\n" not in shown and "\n1. y" not in shown
 
 
@@ -298,7 +316,9 @@ def test_exact_comparison():
     assert "(3, 2)" in changed(x=[torch.zeros(3, 2), 1.0])
     values = torch.zeros(2, 3)
     values[1, 2] = 5
-    assert changed(x=[values, 1.0]) == ("sample['x'][0]: 1 of 6 values differ, the first at [1, 2]: 5.0 instead of 0.0")
+    assert changed(x=[values, 1.0]) == (
+        "sample['x'][0]: 1 of 6 values differ, the first at [1, 2]: 5.0 instead of 0.0"
+    )
     assert changed(x=[torch.zeros(2, 3), 1]) == "sample['x'][1] is 1 instead of a float"
     nan = {"x": torch.tensor([float("nan")])}
     assert difference(freeze(nan), freeze(nan)) is None

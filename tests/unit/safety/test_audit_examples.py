@@ -52,14 +52,22 @@ def test_a_connection_of_one_thread(report_on):
     assert "self.cursor.execute" in finding.where and "self.local.connection" in finding.remedy
     assert "SQLite objects created in a thread" in finding.title
     # Nothing is said to have been tried that was not.
-    assert "nothing more was tried" in " ".join(report.cannot) and "rounds" not in " ".join(report.tried)
+    assert "nothing more was tried" in " ".join(report.cannot) and "rounds" not in " ".join(
+        report.tried
+    )
 
 
 def test_the_position_of_a_map(report_on):
     finding = the(report_on("mmap_records", "by_position"), "file-position")
-    assert "memory map" in finding.title and "self.map.seek" in finding.where and "slices" in finding.remedy
+    assert (
+        "memory map" in finding.title
+        and "self.map.seek" in finding.where
+        and "slices" in finding.remedy
+    )
 
 
 def test_an_array_that_all_threads_write(report_on):
     finding = the(report_on("mmap_records", "into_buffer"), "shared-array")
-    assert finding.level == "risk" and "scaled" in finding.title and "out=self.scaled" in finding.where
+    assert (
+        finding.level == "risk" and "scaled" in finding.title and "out=self.scaled" in finding.where
+    )

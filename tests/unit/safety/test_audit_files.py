@@ -1,4 +1,6 @@
-"""Audits of datasets that write files while they load, into folders that are fresh or kept from an earlier run."""
+"""Audits of datasets that write files while they load, into folders that are fresh or kept from an
+earlier run.
+"""
 
 import json
 import os
@@ -79,7 +81,17 @@ def data(tmp_path):
 
 
 def run(data, name, status=None, **variables):
-    line = [sys.executable, "-m", "ftsafety.audit", f"{data}:{name}", "--json", "--seconds", "3", "--patience", "600"]
+    line = [
+        sys.executable,
+        "-m",
+        "ftsafety.audit",
+        f"{data}:{name}",
+        "--json",
+        "--seconds",
+        "3",
+        "--patience",
+        "600",
+    ]
     variables = {**os.environ, "PYTHONPATH": importable(), **variables}
     return json.loads(completed(line, status, env=variables).stdout)
 
@@ -102,10 +114,16 @@ def test_an_unsafe_write_into_a_full_cache(data):
     assert contents(data) == before  # nothing was removed, and nothing was written
     assert {"files-written"} < kinds(report) <= {"files-written", "results-differ", "exception"}
     graver = [finding for finding in report["findings"] if finding["level"] == "problem"]
-    assert all("without 6 files that loading then writes, the first" in finding["seen"] for finding in graver)
+    assert all(
+        "without 6 files that loading then writes, the first" in finding["seen"]
+        for finding in graver
+    )
     assert all("but loading writes files, such as" in finding["remedy"] for finding in graver)
     (note,) = [finding for finding in report["findings"] if finding["kind"] == "files-written"]
-    assert 'with open(self.path(index), "wb") as file:' in note["where"] and "os.replace()" in note["remedy"]
+    assert (
+        'with open(self.path(index), "wb") as file:' in note["where"]
+        and "os.replace()" in note["remedy"]
+    )
     assert ABSENT not in report["cannot"]
 
 
@@ -122,7 +140,10 @@ def test_a_safe_write_into_a_full_cache(data):
 def test_files_that_are_only_read(data):
     report = run(data, "Read", status=0)
     assert not kinds(report)
-    assert report["tried"][-1] == "6 indices without the files that they read, one at a time (6): none was written then"
+    assert (
+        report["tried"][-1]
+        == "6 indices without the files that they read, one at a time (6): none was written then"
+    )
     assert not any(text.startswith(ABSENT) for text in report["cannot"])
 
 
@@ -130,7 +151,11 @@ def test_without_namespaces_the_report_says_what_to_do(data, tmp_path):
     (tmp_path / "bin").mkdir()
     report = run(data, "Rows", status=0, PATH=f"{tmp_path}/bin")
     (text,) = [text for text in report["cannot"] if text.startswith(ABSENT)]
-    assert "with an empty folder in place of" in text and "could not try it here" in text and "unshare" in text
+    assert (
+        "with an empty folder in place of" in text
+        and "could not try it here" in text
+        and "unshare" in text
+    )
 
 
 def test_files_that_are_written_in_the_audit(tmp_path):
@@ -147,12 +172,16 @@ def test_files_that_are_written_in_the_audit(tmp_path):
     report = audit(Fresh(), seconds=0.2, threads=2)
     note = the(report, "files-written")
     assert note.title == f"loading writes files, such as {tmp_path}/0.npy" and report.ok
-    assert note.where.endswith("np.save(path, np.full(10, index))") and note.seen.startswith("8 written")
+    assert note.where.endswith("np.save(path, np.full(10, index))") and note.seen.startswith(
+        "8 written"
+    )
     assert ABSENT in report.cannot
 
 
 def test_which_files_count(tmp_path):
-    kept, removed, renamed, copied = (tmp_path / name for name in ("kept", "removed", "renamed", "copied"))
+    kept, removed, renamed, copied = (
+        tmp_path / name for name in ("kept", "removed", "renamed", "copied")
+    )
     kept.write_text("from an earlier run")
     os.utime(kept, (1, 1))
     with recording_files() as opened:

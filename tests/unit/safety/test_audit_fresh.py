@@ -16,7 +16,9 @@ from tests.unit.safety.conftest import audit
 
 
 class Opened:
-    """Tiles of images that are opened when the dataset is made, and decoded when they are first used."""
+    """Tiles of images that are opened when the dataset is made, and decoded when they are first
+    used.
+    """
 
     def __init__(self, folder):
         self.images = [Image.open(path) for path in sorted(folder.glob("*.png"))]
@@ -50,7 +52,11 @@ def test_images_opened_early_and_decoded_by_threads(folder):
 def test_images_opened_early_in_a_dataset_that_is_given_as_an_object(folder):
     report = audit(Opened(folder), seconds=0.1, threads=2)
     (finding,) = [finding for finding in report.findings if finding.kind == "decoded-late"]
-    assert finding.level == "risk" and "dataset.images[0]" in finding.title and "load()" in finding.remedy
+    assert (
+        finding.level == "risk"
+        and "dataset.images[0]" in finding.title
+        and "load()" in finding.remedy
+    )
     assert any("the dataset was given as an object" in text for text in report.cannot)
 
 
@@ -97,7 +103,9 @@ def test_what_is_made_again_and_what_cannot_be(make, words):
 
 
 class FailsCold:
-    """Bursts that fail if the dataset is cold: as at first, or warm in the last burst of the first look."""
+    """Bursts that fail if the dataset is cold: as at first, or warm in the last burst of the first
+    look.
+    """
 
     def __init__(self, serial, codes, ignored):
         self.number = 0
@@ -105,7 +113,12 @@ class FailsCold:
     def burst(self, way, seed, deadline):
         self.number += 1
         fails = way.cold or self.number == len(WAYS)
-        return Burst(way, calls=2, rounds=1, mismatches=[Mismatch(0, freeze(1), "another number", way)] * fails)
+        return Burst(
+            way,
+            calls=2,
+            rounds=1,
+            mismatches=[Mismatch(0, freeze(1), "another number", way)] * fails,
+        )
 
 
 def test_the_second_look_tries_every_way_that_failed(monkeypatch):
@@ -113,4 +126,6 @@ def test_the_second_look_tries_every_way_that_failed(monkeypatch):
     serial = Serial(choose([5], None, 1, 2, 0), patience=600.0)
     serial.alone(serial.passes)
     looks = at_once.AtOnce(serial, set(), seconds=0.0, seed=0, say=print)
-    assert [finding.kind for finding in looks.run([])] == ["results-differ"] and not looks.unconfirmed
+    assert [finding.kind for finding in looks.run([])] == [
+        "results-differ"
+    ] and not looks.unconfirmed

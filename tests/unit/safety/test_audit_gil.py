@@ -23,7 +23,14 @@ PyMODINIT_FUNC PyInit_decoder(void) { return PyModule_Create(&module); }
 def test_an_extension_module_next_to_the_datasets_file(tmp_path):
     compiled(SOURCE, tmp_path / f"decoder{sysconfig.get_config_var('EXT_SUFFIX')}")
     (tmp_path / "data.py").write_text("import decoder\ndataset = [1, 2, 3]\n")
-    command = [sys.executable, "-m", "ftsafety.audit", f"{tmp_path}/data.py:dataset", "--seconds", "0.1"]
+    command = [
+        sys.executable,
+        "-m",
+        "ftsafety.audit",
+        f"{tmp_path}/data.py:dataset",
+        "--seconds",
+        "0.1",
+    ]
     done = completed(command, env={"PYTHONPATH": importable()}, status=1)
     assert "importing decoder turns the GIL back on" in done.stdout
     assert f"{tmp_path}/data.py:1  import decoder" in done.stdout

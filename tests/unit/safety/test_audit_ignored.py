@@ -10,11 +10,15 @@ import pytest
 from ftsafety.audit import audit
 from ftsafety.audit.ignored import collecting
 
-pytestmark = pytest.mark.thread_unsafe(reason="watches the whole process, and starts threads enough")
+pytestmark = pytest.mark.thread_unsafe(
+    reason="watches the whole process, and starts threads enough"
+)
 
 
 class Leases:
-    """A dataset whose samples complain at their end, where Python ignores it, if others are in use."""
+    """A dataset whose samples complain at their end, where Python ignores it, if others are in
+    use.
+    """
 
     def __init__(self, complains=lambda others: others > 0):
         self.lock, self.users, self.complains = threading.Lock(), 0, complains
@@ -58,7 +62,9 @@ class Helped(Leases):
 
 
 class Cycled(Leases):
-    """A dataset whose samples are destroyed when the garbage collector runs, and then complain always."""
+    """A dataset whose samples are destroyed when the garbage collector runs, and then complain
+    always.
+    """
 
     def __getitem__(self, index):
         Cycle()
@@ -81,7 +87,9 @@ def pythons_own_hooks(monkeypatch):
 
 
 @pytest.mark.slow(cases=1)
-@pytest.mark.parametrize(("make", "line"), [(Leases, "del lease"), (Helped, 'raise RuntimeError("in use by others")')])
+@pytest.mark.parametrize(
+    ("make", "line"), [(Leases, "del lease"), (Helped, 'raise RuntimeError("in use by others")')]
+)
 def test_what_is_ignored_only_under_threads_is_a_finding(make, line, capfd):
     report = audit(make(), seconds=1, threads=4)
     (finding,) = [finding for finding in report.findings if finding.kind == "ignored-exception"]
@@ -90,7 +98,10 @@ def test_what_is_ignored_only_under_threads_is_a_finding(make, line, capfd):
     assert 'raise RuntimeError("in use by others")' in finding.where and line in finding.what
     assert "second look" in finding.seen and finding.remedy
     assert capfd.readouterr().err.count("RuntimeError: in use by others") == 1
-    assert sys.unraisablehook is sys.__unraisablehook__ and threading.excepthook is threading.__excepthook__
+    assert (
+        sys.unraisablehook is sys.__unraisablehook__
+        and threading.excepthook is threading.__excepthook__
+    )
 
 
 @pytest.mark.slow(cases=1)

@@ -1,4 +1,6 @@
-"""The audit of datasets that hold objects of any kind: locks are seen as locks, and no object ends the audit."""
+"""The audit of datasets that hold objects of any kind: locks are seen as locks, and no object ends
+the audit.
+"""
 
 import collections
 import json
@@ -84,7 +86,9 @@ def test_what_is_a_lock_tells_whether_it_is_held(make):
 
 def test_what_has_the_methods_of_a_lock_and_is_none():
     assert not is_lock(logging.NullHandler())
-    assert not is_lock(type("Pool", (), {"acquire": lambda self: 1, "release": lambda self, _: None})())
+    assert not is_lock(
+        type("Pool", (), {"acquire": lambda self: 1, "release": lambda self, _: None})()
+    )
 
 
 class Records(Sized):
@@ -117,7 +121,9 @@ class CountsBesideALock(Counter):
 
 
 def test_a_lock_that_is_held_before_the_sample_guards_nothing():
-    assert "lost-update" in {finding.kind for finding in audit(CountsBesideALock(), seconds=0.1, threads=2).findings}
+    assert "lost-update" in {
+        finding.kind for finding in audit(CountsBesideALock(), seconds=0.1, threads=2).findings
+    }
 
 
 class Refuses:
@@ -188,7 +194,9 @@ HOSTILE = (Refuses, Lies, Empties, Sets, Sample)
 
 
 class Holds:
-    """Holds objects, loads them as samples, and calls them where their class has a method for it."""
+    """Holds objects, loads them as samples, and calls them where their class has a method for
+    it.
+    """
 
     def __init__(self, objects):
         self.objects = objects
@@ -250,16 +258,33 @@ def test_a_length_that_raises(length):
 
 @pytest.mark.slow
 def test_a_dataset_that_holds_an_object_of_every_type(tmp_path):
-    """In a process of its own, since some of the standard library's constructors change the process."""
+    """In a process of its own, since some of the standard library's constructors change the
+    process.
+    """
     file = Path(__file__).with_name("every_type.py")
-    command = [sys.executable, "-m", "ftsafety.audit", f"{file}:dataset", "--samples", "2000", "--threads", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "ftsafety.audit",
+        f"{file}:dataset",
+        "--samples",
+        "2000",
+        "--threads",
+        "2",
+    ]
     done = completed(
-        [*command, "--seconds", "0.5", "--json"], env={**os.environ, "PYTHONPATH": importable()}, cwd=tmp_path
+        [*command, "--seconds", "0.5", "--json"],
+        env={**os.environ, "PYTHONPATH": importable()},
+        cwd=tmp_path,
     )
     assert done.returncode in (0, 1), done.stderr[-2000:]
     report = json.loads(done.stdout)
     assert int(re.search(r"(\d+) samples", report["dataset"])[1]) > 1000
-    assert not [finding for finding in report["findings"] if finding["kind"] in ("crash", "hang", "exception")]
+    assert not [
+        finding
+        for finding in report["findings"]
+        if finding["kind"] in ("crash", "hang", "exception")
+    ]
 
 
 @pytest.mark.parametrize("indices", [np.array([0, 2]), torch.tensor([0, 2]), np.array([0])])
@@ -296,15 +321,29 @@ class Ordered(collections.OrderedDict):
     clear = items = copy = update
 
 
-@pytest.mark.parametrize("container", [Forgetful([1, 2]), Ordered(a=1, b=2), collections.deque([1, 2], 2), {3, 4}])
+@pytest.mark.parametrize(
+    "container", [Forgetful([1, 2]), Ordered(a=1, b=2), collections.deque([1, 2], 2), {3, 4}]
+)
 def test_a_container_is_restored_whatever_its_class_makes_of_it(container):
-    kind = next(each for each in (list, collections.OrderedDict, collections.deque, set) if isinstance(container, each))
-    before = repr(kind(kind.__iter__(container)) if kind is not collections.OrderedDict else kind.__repr__(container))
+    kind = next(
+        each
+        for each in (list, collections.OrderedDict, collections.deque, set)
+        if isinstance(container, each)
+    )
+    before = repr(
+        kind(kind.__iter__(container))
+        if kind is not collections.OrderedDict
+        else kind.__repr__(container)
+    )
     snapshot = Snapshot([Node("dataset.kept", container)])
     kind.clear(container)
     assert not kind.__len__(container)
     snapshot.restore()
-    after = repr(kind(kind.__iter__(container)) if kind is not collections.OrderedDict else kind.__repr__(container))
+    after = repr(
+        kind(kind.__iter__(container))
+        if kind is not collections.OrderedDict
+        else kind.__repr__(container)
+    )
     assert after == before
 
 
@@ -326,7 +365,9 @@ def test_a_dictionary_that_is_a_property_is_not_asked():
 
 
 class Proxy:
-    """As wrapt.ObjectProxy: the wrapped object is in a slot, and the class that of the wrapped object."""
+    """As wrapt.ObjectProxy: the wrapped object is in a slot, and the class that of the wrapped
+    object.
+    """
 
     __slots__ = ("__wrapped__",)
 
@@ -345,7 +386,9 @@ def test_what_a_proxy_holds_is_seen():
     lock = threading.Lock()
     assert any(node.value is lock for node in walk(Holds([Proxy({"lock": lock})])))
     dataset = Rows()
-    assert target.make(Proxy(Proxy(torch.utils.data.DataLoader(dataset))), "data.py:loader") is dataset
+    assert (
+        target.make(Proxy(Proxy(torch.utils.data.DataLoader(dataset))), "data.py:loader") is dataset
+    )
     proxy = Proxy(dataset)
     assert target.make(proxy, "data.py:dataset") is proxy
 
@@ -371,7 +414,10 @@ def test_a_shared_memoryview_is_a_risk():
     # Without the GIL, the threads may also meet the bug itself: another finding.
     findings = audit(Views(memoryview), seconds=0.5, threads=2).findings
     (finding,) = [finding for finding in findings if finding.kind == "shared-view"]
-    assert (finding.level, finding.title) == ("risk", "threads share dataset.parts[0], a memoryview")
+    assert (finding.level, finding.title) == (
+        "risk",
+        "threads share dataset.parts[0], a memoryview",
+    )
     assert audit(Views(bytes), seconds=0.5, threads=2).ok
 
 

@@ -1,4 +1,6 @@
-"""Containers that threads share and use by atomic calls: pools, from which each sample takes an object, and logs."""
+"""Containers that threads share and use by atomic calls: pools, from which each sample takes an
+object, and logs.
+"""
 
 import functools
 
@@ -30,10 +32,14 @@ from tests.unit.safety.pools import (
     Todo,
 )
 
-pytestmark = pytest.mark.thread_unsafe(reason="watches the whole process, and starts threads enough")
+pytestmark = pytest.mark.thread_unsafe(
+    reason="watches the whole process, and starts threads enough"
+)
 
 
-@pytest.mark.parametrize("make", [Handles, Decoders, functools.partial(Decoders, 3), DecodersOfAnotherQueue, Log])
+@pytest.mark.parametrize(
+    "make", [Handles, Decoders, functools.partial(Decoders, 3), DecodersOfAnotherQueue, Log]
+)
 @pytest.mark.slow(cases=2)
 def test_what_is_used_by_atomic_calls_is_a_note_at_most(make):
     report = audit(make, seconds=0.5, threads=4)

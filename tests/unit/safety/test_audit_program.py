@@ -43,7 +43,8 @@ def test_a_safe_dataset():
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "status", "said"), [("clean", (), 0, ""), ("nothing_there", ("--json",), 2, "it has Clean")]
+    ("name", "options", "status", "said"),
+    [("clean", (), 0, ""), ("nothing_there", ("--json",), 2, "it has Clean")],
 )
 @pytest.mark.slow
 def test_a_reader_may_have_had_enough(name, options, status, said):
@@ -51,7 +52,9 @@ def test_a_reader_may_have_had_enough(name, options, status, said):
     os.close(read)
     with open(write, "wb") as pipe:
         line = command(name, "--seconds", "1", *options)
-        done = subprocess.run(line, stdout=pipe, stderr=subprocess.PIPE, text=True, env=environment())
+        done = subprocess.run(
+            line, stdout=pipe, stderr=subprocess.PIPE, text=True, env=environment()
+        )
     assert done.returncode == status and said in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -67,9 +70,17 @@ def test_a_crash_is_a_finding_with_signal_and_stack():
 @pytest.mark.parametrize(
     ("signals", "threads", "words"),
     [
-        (["SIGSEGV", None], True, ["1. PROBLEM: the interpreter crashes under", "in 1 of 2 processes"]),
+        (
+            ["SIGSEGV", None],
+            True,
+            ["1. PROBLEM: the interpreter crashes under", "in 1 of 2 processes"],
+        ),
         (["SIGKILL", "SIGKILL"], True, ["crashes under threads: SIGKILL", "in 2 of 2 processes"]),
-        (["SIGKILL", None], True, ["verdict: nothing was shown to be unsafe under threads; 1 failure was seen once"]),
+        (
+            ["SIGKILL", None],
+            True,
+            ["verdict: nothing was shown to be unsafe under threads; 1 failure was seen once"],
+        ),
         (["SIGSEGV", None], False, ["ended by SIGSEGV", "1 failure was seen once"]),
     ],
 )
@@ -89,7 +100,11 @@ def test_a_crash_that_did_not_repeat_is_no_all_clear(monkeypatch, capsys, signal
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("CrashAlone", "SIGABRT ended the process while loading 8 indices serially, three times, with one thread"),
+        (
+            "CrashAlone",
+            "SIGABRT ended the process while loading 8 indices serially, three times, with one "
+            "thread",
+        ),
         ("Interrupts", "the dataset raised Traceback"),
     ],
 )
@@ -109,14 +124,21 @@ def test_what_a_dataset_writes_into_the_pipe_is_no_message():
         b'{"report": {}}',
         b'{"error": ["x"], "status": 3}',
         b'{"error": "an all-clear", "status": 0}',
-        json.dumps({"report": Report("", "", [Finding("", "no level", *"abcde")]).to_dict()}).encode(),
+        json.dumps(
+            {"report": Report("", "", [Finding("", "no level", *"abcde")]).to_dict()}
+        ).encode(),
         b'{"progress": 1}',
         b"9" * 5000,
     ]
     messages = cli._Process()
     for data in (b"\n".join([own[0], *hostile, own[1], *hostile]), b""):
         messages.take(data)
-    assert (messages.answer, messages.step, messages.threads, messages.closed) == (said[1], "loading", False, True)
+    assert (messages.answer, messages.step, messages.threads, messages.closed) == (
+        said[1],
+        "loading",
+        False,
+        True,
+    )
 
 
 @pytest.mark.slow
@@ -132,7 +154,9 @@ def test_a_torch_that_cannot_be_imported_is_not_the_datasets_fault(tmp_path):
     variables = {**environment(), "PYTHONPATH": f"{tmp_path}{os.pathsep}{importable()}"}
     done = completed(command("clean"), env=variables, status=3)
     assert "no libcudart" in done.stderr
-    assert done.stderr.endswith("the audit's process ended before it loaded the dataset; what it said is above\n")
+    assert done.stderr.endswith(
+        "the audit's process ended before it loaded the dataset; what it said is above\n"
+    )
 
 
 @pytest.mark.slow

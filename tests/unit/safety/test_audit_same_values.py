@@ -1,4 +1,6 @@
-"""Writes without a lock that are harmless, since each writes the same value; and some that only look so."""
+"""Writes without a lock that are harmless, since each writes the same value; and some that only
+look so.
+"""
 
 import itertools
 import tempfile
@@ -44,7 +46,9 @@ class Cached(Sized):
 def test_the_same_value_from_each_thread_is_a_note(make):
     report = audit(make, seconds=0.4, threads=4)
     assert report.ok, str(report)
-    assert [finding.kind for finding in report.findings if finding.level == "note"] == ["same-value"]
+    assert [finding.kind for finding in report.findings if finding.level == "note"] == [
+        "same-value"
+    ]
     assert "no thread got a wrong sample" in report.findings[0].seen
 
 
@@ -188,7 +192,9 @@ class Unequal(str):
     __ne__ = __eq__
 
 
-@pytest.mark.parametrize("value", [str, lambda index: np.full(8, index), lambda index: ("a", index)])
+@pytest.mark.parametrize(
+    "value", [str, lambda index: np.full(8, index), lambda index: ("a", index)]
+)
 def test_a_cache_is_harmless(value):
     assert shown_as_harmless(Kept(value)) == {"self.cache[index]"}
 
@@ -210,7 +216,9 @@ def test_a_flag_before_its_value_is_not_harmless(dataset):
 
 @pytest.mark.parametrize("value", [Unsized, Endless, Unequal])
 def test_a_value_that_raises_is_not_harmless(value):
-    assert not shown_as_harmless(Kept(lambda index: value("ab") if value is not Endless else value(a=1)))
+    assert not shown_as_harmless(
+        Kept(lambda index: value("ab") if value is not Endless else value(a=1))
+    )
 
 
 class Ring(Sized):
@@ -228,7 +236,11 @@ class Ring(Sized):
 def test_buffers_that_a_cycle_hands_out():
     report = audit(Ring, seconds=1, threads=4)
     finding = next(finding for finding in report.findings if "itertools.cycle" in finding.title)
-    assert finding.level == "risk" and "next(self.buffers)" in finding.where and "SimpleQueue" in finding.remedy
+    assert (
+        finding.level == "risk"
+        and "next(self.buffers)" in finding.where
+        and "SimpleQueue" in finding.remedy
+    )
     shown = str(report)
     if "results-differ" in kinds(report):  # causes come first
         assert shown.index("itertools.cycle") < shown.index("other results under threads")

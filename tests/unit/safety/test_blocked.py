@@ -1,4 +1,6 @@
-"""Scripts that do not get to their bug: told from those that fail, with the command that gets them further."""
+"""Scripts that do not get to their bug: told from those that fail, with the command that gets them
+further.
+"""
 
 import json
 import sys
@@ -58,20 +60,40 @@ threads = [Thread(target={}) for _ in range(2)]
         ("import sys\nrows = sys.stdin.buffer.raw.read(9)", "stdin", ""),
         ("import fileinput\nrows = [*fileinput.input()]", "stdin", ""),
         (
-            "import os\nfor _, _, names in os.walk('data'):\n    for name in names:\n        open(name)",
+            (
+                "import os\nfor _, _, names in os.walk('data'):\n    for name in names:\n"
+                "        open(name)"
+            ),
             "listing",
             "data/*",
         ),
-        ("import os\nfor name in os.listdir():\n    if name.endswith('.jpg'): open(name)", "listing", "*"),
-        ("from pathlib import Path\nfor path in Path.home().rglob('*.x'): print(path)", "listing", "~/**/*.x"),
-        (PICTURES + "\nwith ThreadPoolExecutor(4) as pool:\n    list(pool.map(load, paths))", "listing", "data/*.jpg"),
         (
-            PICTURES + THREADS.format("load_all, args=(paths,)") + "[t.join() for t in threads]\nprint(len(paths))",
+            "import os\nfor name in os.listdir():\n    if name.endswith('.jpg'): open(name)",
+            "listing",
+            "*",
+        ),
+        (
+            "from pathlib import Path\nfor path in Path.home().rglob('*.x'): print(path)",
+            "listing",
+            "~/**/*.x",
+        ),
+        (
+            PICTURES + "\nwith ThreadPoolExecutor(4) as pool:\n    list(pool.map(load, paths))",
             "listing",
             "data/*.jpg",
         ),
         (
-            "import sys\ndef main():\n    print('Usage: bug.py N', file=sys.stderr)\n    return 1\nsys.exit(main())",
+            PICTURES
+            + THREADS.format("load_all, args=(paths,)")
+            + "[t.join() for t in threads]\nprint(len(paths))",
+            "listing",
+            "data/*.jpg",
+        ),
+        (
+            (
+                "import sys\ndef main():\n    print('Usage: bug.py N', file=sys.stderr)\n"
+                "    return 1\nsys.exit(main())"
+            ),
             "arguments",
             "Usage: bug.py N",
         ),
@@ -81,31 +103,58 @@ threads = [Thread(target={}) for _ in range(2)]
         ("import os\nopen(os.path.expanduser('~/data/labels.txt'))", "file", "~/data/labels.txt"),
         (CHILD + "'import no_such_package'], check=True)", "module", "no_such_package"),
         (CHILD + "'import sys; sys.path.clear(); import numpy'], check=True)", "module", "numpy"),
-        (THREAD + "import subprocess\nsubprocess.run(['no-such-program', 'x'])", "program", "no-such-program"),
-        ("raise PermissionError(13, 'x', 'data/cache')", "readonly", "data/cache"),  # as root has no such error
+        (
+            THREAD + "import subprocess\nsubprocess.run(['no-such-program', 'x'])",
+            "program",
+            "no-such-program",
+        ),
+        # as root has no such error
+        ("raise PermissionError(13, 'x', 'data/cache')", "readonly", "data/cache"),
         ("from .settings import LIMIT", "relative", ""),
         ("import os\nos.environ['IMAGENET_DIR']", "variable", "IMAGENET_DIR"),
-        ("import argparse\np = argparse.ArgumentParser()\np.add_argument('n')\np.parse_args()", "arguments", REQUIRED),
+        (
+            "import argparse\np = argparse.ArgumentParser()\np.add_argument('n')\np.parse_args()",
+            "arguments",
+            REQUIRED,
+        ),
         ("import sys\nn = int(sys.argv[1])", "arguments", "n = int(sys.argv[1])"),
         ("import sys\nprint(list(map(chr, [int(sys.argv[1])])))", "arguments", None),
         ("import sys\na, b = map(int, sys.argv[1:])", "arguments", "a, b = map(int, sys.argv[1:])"),
-        ("import sys\nif len(sys.argv) < 2:\n    print('usage')\n    sys.exit(2)", "arguments", "len(sys.argv) < 2"),
-        ("import sys\nassert sys.version_info >= (3, 99), 'too old'", "version", "sys.version_info >= (3, 99)"),
+        (
+            "import sys\nif len(sys.argv) < 2:\n    print('usage')\n    sys.exit(2)",
+            "arguments",
+            "len(sys.argv) < 2",
+        ),
+        (
+            "import sys\nassert sys.version_info >= (3, 99), 'too old'",
+            "version",
+            "sys.version_info >= (3, 99)",
+        ),
         (GIL + "assert sys._is_gil_enabled() is None", "gil", "sys._is_gil_enabled() is None"),
-        (GIL + "if sysconfig.get_config_var('Py_GIL_DISABLED') != 7:\n    sys.exit('no')", "gil", None),
+        (
+            GIL + "if sysconfig.get_config_var('Py_GIL_DISABLED') != 7:\n    sys.exit('no')",
+            "gil",
+            None,
+        ),
         (
             GIL + "free = sys._is_gil_enabled()\nif free in (True, False):\n    sys.exit(0)",
             "gil",
             "free in (True, False)",
         ),
         (
-            GIL + "def free(): return not sys._is_gil_enabled()\nif free() in (0, 1):\n    sys.exit(free())",
+            GIL + "def free(): return not sys._is_gil_enabled()\nif free() in (0, 1):\n"
+            "    sys.exit(free())",
             "gil",
             "free() in (0, 1)",
         ),
-        (GIL + "MIN = (3, 99)\nif sys.version_info < MIN:\n    sys.exit(f'{MIN} is needed')", "version", None),
         (
-            GIL + "def main():\n    if sys._is_gil_enabled() in (0, 1):\n        raise RuntimeError('no')\nmain()",
+            GIL + "MIN = (3, 99)\nif sys.version_info < MIN:\n    sys.exit(f'{MIN} is needed')",
+            "version",
+            None,
+        ),
+        (
+            GIL + "def main():\n    if sys._is_gil_enabled() in (0, 1):\n"
+            "        raise RuntimeError('no')\nmain()",
             "gil",
             None,
         ),
@@ -164,10 +213,19 @@ def test_what_is_a_failure(run_script, source):
     [
         (THREAD + PICTURES, "data/*.jpg"),
         ("import glob\nassert not glob.glob('core.*')\nsum(range(5_000_000))", "core.*"),
-        ("import glob, os, sys\nos.makedirs('new')\nassert not glob.glob('new/*')\nglob.glob('*.py')", "new/*"),
+        (
+            (
+                "import glob, os, sys\nos.makedirs('new')\nassert not glob.glob('new/*')\n"
+                "glob.glob('*.py')"
+            ),
+            "new/*",
+        ),
         ("import glob, os\nassert not glob.glob(os.environ['TMPDIR'] + '/*')", None),
         ("import os\nos.makedirs('new')\nassert not os.listdir('new')", None),
-        ("import contextlib, os\nwith contextlib.suppress(OSError):\n    os.listdir('missing')", None),
+        (
+            "import contextlib, os\nwith contextlib.suppress(OSError):\n    os.listdir('missing')",
+            None,
+        ),
         ("import glob\nassert glob.glob('*.py') and glob.glob('*', root_dir='.')", None),
         ("import encodings.cp037, linecache, logging.config", None),
     ],
@@ -186,7 +244,10 @@ def test_a_script_that_did_other_work_than_with_files(run_script, source, patter
 @pytest.mark.slow
 def test_an_exit_of_a_parser_is_told_from_that_of_a_command(run_script):
     """Click calls a command within its parser, and turns what the command raises into an exit."""
-    click = b"import sys\ndef main(command):\n    try: command()\n    except OSError as error: sys.exit(error.errno)\n"
+    click = (
+        b"import sys\ndef main(command):\n    try: command()\n"
+        b"    except OSError as error: sys.exit(error.errno)\n"
+    )
     for command, blocker in (
         ("raise OSError(2, 'usage')", Blocker("arguments", "")),
         ("raise OSError(1, 'lost')", None),
@@ -221,10 +282,21 @@ def test_every_exception_and_the_exit_after_them_is_told_apart():
     told.add(b'{"begin": true, "gil": true}\n')
     lines = [("ModuleNotFoundError", "module")] * 30 + [("KeyError", ""), ("SystemExit", "")]
     for kind, cause in lines:
-        line = {"kind": kind, "exception": kind, "thread": None, "place": "bug.py:1 in f", "cause": cause, "what": ""}
+        line = {
+            "kind": kind,
+            "exception": kind,
+            "thread": None,
+            "place": "bug.py:1 in f",
+            "cause": cause,
+            "what": "",
+        }
         told.add(json.dumps(line).encode() + b"\n")
     done = classify(Ended(3, 0.1, Stream(), Stream(), Stream(), told))
-    assert [each.what for each in done.signatures] == ["ModuleNotFoundError", "KeyError", "exit status 3"]
+    assert [each.what for each in done.signatures] == [
+        "ModuleNotFoundError",
+        "KeyError",
+        "exit status 3",
+    ]
 
 
 def test_only_if_every_run_of_a_configuration_ends_so():
@@ -238,14 +310,22 @@ def test_only_if_every_run_of_a_configuration_ends_so():
     assert settled(gone)["ft"].failures == 1
     never = {config: Runs(config, [outcome(blocker=file)]) for config in ("gil", "ft")}
     assert stopped(settled(never)) == {file: ["gil", "ft"]}
-    guard = {"gil": Runs("gil", [outcome(Kind.OK, Blocker("gil", "x"))] * 20), "ft": Runs("ft", [outcome()] * 20)}
+    guard = {
+        "gil": Runs("gil", [outcome(Kind.OK, Blocker("gil", "x"))] * 20),
+        "ft": Runs("ft", [outcome()] * 20),
+    }
     found = settled(guard)
     assert (found["gil"].counted, found["ft"].failures) == (0, 20)
     assert judge(found).pattern is Pattern.OTHER  # and no claim that it fails only without the GIL
 
 
 def computing(*others):
-    return Outcome(Kind.HANG, COMPUTING, 60.0, signatures=(Signature(Kind.HANG, COMPUTING, "bug.py:3"), *others))
+    return Outcome(
+        Kind.HANG,
+        COMPUTING,
+        60.0,
+        signatures=(Signature(Kind.HANG, COMPUTING, "bug.py:3"), *others),
+    )
 
 
 def crash(seconds):
@@ -253,10 +333,16 @@ def crash(seconds):
 
 
 def test_runs_that_had_not_failed_at_the_limit_are_named():
-    found = settled({name: Runs(name, [crash(0.4) if name == "ft" else computing()] * 5) for name in ("gil", "ft")})
+    found = settled(
+        {
+            name: Runs(name, [crash(0.4) if name == "ft" else computing()] * 5)
+            for name in ("gil", "ft")
+        }
+    )
     (said,) = [each for each in remarks(judge(found), found) if "within" in each]
     assert said == (
-        "5 of 5 runs of gil had not failed within 60 s, when the time limit ended them; the runs that failed did so "
+        "5 of 5 runs of gil had not failed within 60 s, when the time limit ended them; the "
+        "runs that failed did so "
         "within 0.4 s."
     )
 
@@ -266,31 +352,68 @@ def test_runs_that_had_not_failed_at_the_limit_are_named():
     [
         # Far from the limit with the GIL: it spins without.
         (Outcome(Kind.OK, "", 1.0), computing(), Pattern.WITHOUT_GIL, "Fails only without the GIL"),
-        (Outcome(Kind.OK, "", 20.0), computing(), Pattern.UNJUDGED, "(ft: still computing at the time limit (--"),
-        (computing(), computing(), Pattern.UNJUDGED, "no run could be counted (gil, ft-gil, ft: still computing at"),
-        (Outcome(Kind.OK, "", 20.0), computing(Signature("exception", "KeyError")), Pattern.WITHOUT_GIL, "Fails only"),
-        # Runs until it fails: no failure within the limit is an observation, if failures take far less.
+        (
+            Outcome(Kind.OK, "", 20.0),
+            computing(),
+            Pattern.UNJUDGED,
+            "(ft: still computing at the time limit (--",
+        ),
+        (
+            computing(),
+            computing(),
+            Pattern.UNJUDGED,
+            "no run could be counted (gil, ft-gil, ft: still computing at",
+        ),
+        (
+            Outcome(Kind.OK, "", 20.0),
+            computing(Signature("exception", "KeyError")),
+            Pattern.WITHOUT_GIL,
+            "Fails only",
+        ),
+        # Runs until it fails: no failure within the limit is an observation, if failures take far
+        # less.
         (computing(), crash(0.4), Pattern.WITHOUT_GIL, "Fails only without the GIL: 0 of 20"),
         (computing(), crash(30.0), Pattern.OTHER, "no other configuration could be judged"),
-        (crash(0.4), computing(), Pattern.OTHER, "Fails on the build with the GIL and on the free-"),
+        (
+            crash(0.4),
+            computing(),
+            Pattern.OTHER,
+            "Fails on the build with the GIL and on the free-",
+        ),
     ],
 )
 def test_a_run_that_computes_until_the_limit_may_be_slow(gil, ft, pattern, words):
-    found = settled({name: Runs(name, [ft if name == "ft" else gil] * 20) for name in ("gil", "ft-gil", "ft")})
+    found = settled(
+        {name: Runs(name, [ft if name == "ft" else gil] * 20) for name in ("gil", "ft-gil", "ft")}
+    )
     assert judge(found).pattern is pattern and words in sentence(judge(found), found)
 
 
 def test_an_exception_that_did_not_end_the_script_hides_no_race():
-    """One test of two needs a package, or a thread dies of it; the race is in the other, without the GIL alone."""
+    """One test of two needs a package, or a thread dies of it; the race is in the other, without
+    the GIL alone.
+    """
     module = Blocker("module", "lxml")
-    absent, race = Signature("exception", "ModuleNotFoundError", "a.py:1 in f"), Signature("exception", "KeyError", "")
+    absent, race = (
+        Signature("exception", "ModuleNotFoundError", "a.py:1 in f"),
+        Signature("exception", "KeyError", ""),
+    )
     one = Outcome(Kind.EXCEPTION, "x", signatures=(absent,), blocker=module)
     both = Outcome(Kind.EXCEPTION, "x", signatures=(absent, race), blocker=module)
     for raced in ([both] * 20, [one, both] * 10):
-        found = settled({"gil": Runs("gil", [one] * 20), "ft-gil": Runs("ft-gil", [one] * 20), "ft": Runs("ft", raced)})
+        found = settled(
+            {
+                "gil": Runs("gil", [one] * 20),
+                "ft-gil": Runs("ft-gil", [one] * 20),
+                "ft": Runs("ft", raced),
+            }
+        )
         verdict = judge(found)
         assert verdict.pattern is Pattern.WITHOUT_GIL and verdict.main.signature == race
-        said = "A part of it did not run in gil, ft-gil, ft: the twins do not have the package of `import lxml`."
+        said = (
+            "A part of it did not run in gil, ft-gil, ft: the twins do not have the package "
+            "of `import lxml`."
+        )
         assert said in list(remarks(verdict, found))
     # Where all runs show the same, the package is the reason.
     for each in (one, both):
@@ -312,7 +435,9 @@ def test_the_report_names_the_remedy_and_has_its_own_status(tmp_path):
     done = command(tmp_path, str(tmp_path / "bug.py"), "--repeat", "9", status=15)
     assert "Did not get to its bug: the twins do not have the package" in done.stdout
     assert "## To get to the bug" in done.stdout and "--package no_such_package" in done.stdout
-    assert "Ended after 5 of 9 rounds: no run got to the script's bug" in done.stdout.replace("\\", "")
+    assert "Ended after 5 of 9 rounds: no run got to the script's bug" in done.stdout.replace(
+        "\\", ""
+    )
     # A line for each run, where there is no terminal.
     assert done.stderr.count("did not begin") == 0 and done.stderr.count("ModuleNotFoundError") == 5
 
@@ -322,15 +447,22 @@ def test_a_report_of_which_a_part_got_to_the_bug(tmp_path):
     other = tmp_path / "python"
     other.write_text(f'#!/bin/sh\nOTHER=1 exec {sys.executable} "$@"\n')
     other.chmod(0o755)
-    (tmp_path / "bug.py").write_text("import os\nif 'OTHER' in os.environ: import no_such_package\n[][1]\n")
+    (tmp_path / "bug.py").write_text(
+        "import os\nif 'OTHER' in os.environ: import no_such_package\n[][1]\n"
+    )
     done = command(tmp_path, str(tmp_path / "bug.py"), "--repeat", "2", "--interpreter", str(other))
-    assert "## What did not get to the bug\n" in done.stdout and "to get to the bug" not in done.stderr
+    assert (
+        "## What did not get to the bug\n" in done.stdout and "to get to the bug" not in done.stderr
+    )
 
 
 @pytest.mark.slow
 def test_requires_python_is_said_before_anything_runs(tmp_path):
     script = tmp_path / "bug.py"
-    script.write_text(f"# /// script\n# requires-python = '==3.14.*'\n# ///\nopen({str(tmp_path / 'ran')!r}, 'w')\n")
+    script.write_text(
+        f"# /// script\n# requires-python = '==3.14.*'\n# ///\nopen({str(tmp_path / 'ran')!r}, "
+        f"'w')\n"
+    )
     if sys.version_info[:2] == (3, 14):
         script.write_text(script.read_text().replace("3.14", "3.13"))
     done = command(tmp_path, str(script))

@@ -34,7 +34,9 @@ class Twin:
 
 def campaign(*outcomes, deadline=math.inf):
     twin = Twin(*outcomes)
-    return Campaign(Script("bug.py", b""), {"ft": twin, "gil": twin}, Limits(), lambda *_: None, deadline)
+    return Campaign(
+        Script("bug.py", b""), {"ft": twin, "gil": twin}, Limits(), lambda *_: None, deadline
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,12 +56,17 @@ def test_no_all_clear_where_rounds_are_missing(ended, words):
 def test_a_failure_is_reported_though_rounds_are_missing():
     ended = campaign(*[Outcome(Kind.SIGNAL, "SIGSEGV")] * 3, deadline=0)
     pattern, _, remarks = judged(ended.run(CONFIGURATIONS, 20, 2))
-    assert pattern == Pattern.EVERYWHERE and "gil, ft-gil, ft were not run to the end" in " ".join(remarks)
+    assert pattern == Pattern.EVERYWHERE and "gil, ft-gil, ft were not run to the end" in " ".join(
+        remarks
+    )
 
 
 def test_all_rounds_are_an_all_clear():
     whole = campaign(*[Outcome(Kind.OK, "")] * 6)
-    assert judged(whole.run(CONFIGURATIONS, 2, 2))[0] == Pattern.NOT_REPRODUCED and whole.stopped is None
+    assert (
+        judged(whole.run(CONFIGURATIONS, 2, 2))[0] == Pattern.NOT_REPRODUCED
+        and whole.stopped is None
+    )
     # The first run of ft that an import gave the GIL is made again.
     again = campaign(Outcome(Kind.GIL, "importing x turned the GIL on"), Outcome(Kind.OK, ""))
     assert judged(again.run(["ft"], 1, 2))[0] == Pattern.NOT_REPRODUCED

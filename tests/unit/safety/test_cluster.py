@@ -1,4 +1,6 @@
-"""Outcomes of a cluster's tasks are added up, and answers of workers that are not as they should be are refused."""
+"""Outcomes of a cluster's tasks are added up, and answers of workers that are not as they should be
+are refused.
+"""
 
 import contextlib
 import json
@@ -46,12 +48,18 @@ def answer(configs=CONFIGURATIONS, outcomes=(OK,), **changes):
 def task(content, node="node", rounds=1):
     """Return the messages about a task whose output is *content*."""
     output = content if isinstance(content, str) else json.dumps(content)
-    return [{"piece": output[:99]}, {"piece": output[99:]}, {"rounds": rounds, "node": node, "error": ""}]
+    return [
+        {"piece": output[:99]},
+        {"piece": output[99:]},
+        {"rounds": rounds, "node": node, "error": ""},
+    ]
 
 
 @pytest.fixture
 def run(monkeypatch):
-    """Return a function that makes a campaign on a cluster that sends these messages; and the campaign."""
+    """Return a function that makes a campaign on a cluster that sends these messages; and the
+    campaign.
+    """
 
     def run(*tasks, repeat=None, configs=CONFIGURATIONS, enough=lambda runs, rounds: False):
         @contextlib.contextmanager
@@ -67,18 +75,26 @@ def run(monkeypatch):
 
 
 def test_outcomes_are_added_up(run):
-    details = [[replace(OK, detail=str(number)) for number in numbers] for numbers in ((1, 2), (3,))]
+    details = [
+        [replace(OK, detail=str(number)) for number in numbers] for numbers in ((1, 2), (3,))
+    ]
     tasks = [task(answer(outcomes=details[0]), "a", 2), task(answer(outcomes=details[1]), "b")]
     found, campaign = run(*tasks, repeat=3)
     for runs in found.values():
-        assert [(outcome.detail, outcome.node) for outcome in runs.outcomes] == [("1", "a"), ("2", "a"), ("3", "b")]
+        assert [(outcome.detail, outcome.node) for outcome in runs.outcomes] == [
+            ("1", "a"),
+            ("2", "a"),
+            ("3", "b"),
+        ]
         assert runs.missing is None
     assert [*campaign.nodes] == ["a", "b"] and set(campaign.descriptions) == {"ft", "gil"}
 
 
 def test_a_campaign_ends_early_after_a_task(run):
     rounds = []
-    found, campaign = run(*[task(answer())] * 9, enough=lambda runs, number: rounds.append(number) or number == 2)
+    found, campaign = run(
+        *[task(answer())] * 9, enough=lambda runs, number: rounds.append(number) or number == 2
+    )
     assert rounds == [1, 2] and len(found["ft"].outcomes) == 2 and campaign.stopped is None
 
 
@@ -92,7 +108,10 @@ def test_an_import_that_turns_the_gil_on_is_counted_once(run):
 def test_a_lost_task_costs_its_rounds_alone_and_more_than_the_others_end_the_campaign(run):
     lost = [{"rounds": 1, "lost": "KilledWorker"}]
     found, campaign = run(task(answer()), lost, task(answer()))
-    assert len(found["ft"].outcomes) == 2 and found["ft"].missing == "1 of 3 rounds were lost: KilledWorker"
+    assert (
+        len(found["ft"].outcomes) == 2
+        and found["ft"].missing == "1 of 3 rounds were lost: KilledWorker"
+    )
     assert campaign.stopped is None
     found, campaign = run(task(answer()), lost, lost, task(answer()))
     assert len(found["ft"].outcomes) == 1
@@ -105,11 +124,15 @@ RUNS = answer(["ft"])["runs"]["ft"]
 OTHER = {"ft": {**DESCRIBED, "packages": {"numpy": "2.2"}}}
 WRONG = {
     "has other sources": answer(["ft"], source="0"),
-    "is not equal to first, in the twin ft: numpy 2.1 (first), 2.2 (node)": answer(["ft"], twins=OTHER),
+    "is not equal to first, in the twin ft: numpy 2.1 (first), 2.2 (node)": answer(
+        ["ft"], twins=OTHER
+    ),
     "its answer has another form": answer(["ft"], twins={}),
     "node: its answer has another form": answer(["gil"]),
     "another form": answer(["ft"], runs={"ft": {**RUNS, "outcomes": [{}]}}),
-    "not an outcome": answer(["ft"], runs={"ft": {**RUNS, "outcomes": [{**OK.as_json(), "kind": "x"}]}}),
+    "not an outcome": answer(
+        ["ft"], runs={"ft": {**RUNS, "outcomes": [{**OK.as_json(), "kind": "x"}]}}
+    ),
     "a task wrote nothing": "",
     "wrote nothing": "\x1b[31m" + "[" * 100_000,
 }
@@ -117,14 +140,23 @@ WRONG = {
 
 @pytest.mark.parametrize("words", WRONG)
 def test_a_node_whose_answer_is_wrong_ends_the_campaign_and_is_named(run, words):
-    found, _ = run(task(answer(["ft"]), "first"), task(WRONG[words]), task(answer(["ft"])), configs=["ft"])
+    found, _ = run(
+        task(answer(["ft"]), "first"), task(WRONG[words]), task(answer(["ft"])), configs=["ft"]
+    )
     missing = found["ft"].missing
-    assert words in missing and "node" in missing and missing.isprintable() and len(found["ft"].outcomes) == 1
+    assert (
+        words in missing
+        and "node" in missing
+        and missing.isprintable()
+        and len(found["ft"].outcomes) == 1
+    )
     if words != "is not equal to first, in the twin ft: numpy 2.1 (first), 2.2 (node)":
         with pytest.raises(TwinError, match="node"):
             run(task(WRONG[words]), configs=["ft"])
 
 
 def test_a_twin_that_is_lost_on_a_node_is_named(run):
-    found, _ = run(task(answer(["ft"], runs={"ft": {**RUNS, "missing": "lost in run 2"}})), configs=["ft"])
+    found, _ = run(
+        task(answer(["ft"], runs={"ft": {**RUNS, "missing": "lost in run 2"}})), configs=["ft"]
+    )
     assert found["ft"].missing == "node: lost in run 2"

@@ -1,5 +1,5 @@
-"""Draws from the global generators are recorded with their line, in recording threads only, however the function is
-held, and monitoring ends with the block."""
+"""Draws from the global generators are recorded with their line, in recording threads only, however
+the function is held, and monitoring ends with the block."""
 
 import ast
 import copy
@@ -119,16 +119,42 @@ class Deceptive:
 
 def harmless():
     own.random(), own.randint(1, 6), own.shuffle([1, 2]), random.Random(3).random()
-    own_numpy.rand(3), own_numpy.seed(3), np.random.default_rng(3).random(), np.random.Generator(np.random.PCG64(3))
+    (
+        own_numpy.rand(3),
+        own_numpy.seed(3),
+        np.random.default_rng(3).random(),
+        np.random.Generator(np.random.PCG64(3)),
+    )
     torch.rand(3, generator=own_torch), torch.empty(3).uniform_(generator=own_torch)
-    torch.randperm(3, generator=own_torch), torch.utils.data.random_split(range(3), [1, 2], generator=own_torch)
-    F.dropout(torch.ones(3), training=False), torch.nn.Dropout().eval()(torch.ones(3)), torch.ones(3) + 1
+    (
+        torch.randperm(3, generator=own_torch),
+        torch.utils.data.random_split(range(3), [1, 2], generator=own_torch),
+    )
+    (
+        F.dropout(torch.ones(3), training=False),
+        torch.nn.Dropout().eval()(torch.ones(3)),
+        torch.ones(3) + 1,
+    )
     random.getstate(), np.random.get_state(), torch.get_rng_state(), torch.initial_seed()
-    isinstance(random._inst, random.Random), copy.copy(own), str(random.random), id(np.random.mtrand._rand)
-    Deceptive()(), Deceptive()(random.random), [Deceptive()].append(Deceptive()), random.SystemRandom().random()
+    (
+        isinstance(random._inst, random.Random),
+        copy.copy(own),
+        str(random.random),
+        id(np.random.mtrand._rand),
+    )
+    (
+        Deceptive()(),
+        Deceptive()(random.random),
+        [Deceptive()].append(Deceptive()),
+        random.SystemRandom().random(),
+    )
     with sample_scope():
         enter_sample(types.SimpleNamespace(base_seed=1, number=0), 1)
-        sample_rng().python.random(), sample_rng().numpy.random(), torch.rand(2, generator=sample_rng().torch)
+        (
+            sample_rng().python.random(),
+            sample_rng().numpy.random(),
+            torch.rand(2, generator=sample_rng().torch),
+        )
 
 
 def lines_of(function):
@@ -152,8 +178,15 @@ def test_every_line_is_recorded(function):
 
 
 def test_several_functions_in_one_line_are_several_draws():
-    found = draws_of(lambda: (random.random(), np.random.rand(), torch.rand(1), randint(1, 6), torch.rand(2)))
-    assert [draw.name for draw in found] == ["numpy.random.rand", "random.randint", "random.random", "torch.rand"]
+    found = draws_of(
+        lambda: (random.random(), np.random.rand(), torch.rand(1), randint(1, 6), torch.rand(2))
+    )
+    assert [draw.name for draw in found] == [
+        "numpy.random.rand",
+        "random.randint",
+        "random.random",
+        "torch.rand",
+    ]
 
 
 def test_what_does_not_touch_a_global_generator_is_not_recorded():
@@ -163,7 +196,12 @@ def test_what_does_not_touch_a_global_generator_is_not_recorded():
 def test_results_are_unchanged():
     def numbers():
         random.seed(1), np.random.seed(1), torch.manual_seed(1)
-        return random.random(), random.randint(1, 99), np.random.rand(2).tolist(), torch.rand(2).tolist()
+        return (
+            random.random(),
+            random.randint(1, 99),
+            np.random.rand(2).tolist(),
+            torch.rand(2).tolist(),
+        )
 
     results = [numbers()]
     assert draws_of(lambda: results.append(numbers()))
@@ -176,15 +214,25 @@ def test_a_draw_names_the_function_and_the_generator():
         ((_, name, generator),) = draws_of(function)
         return f"{name}: {generator}"
 
-    assert said(lambda: randint(1, 6)) == "random.randint: the global generator of the module random"
+    assert (
+        said(lambda: randint(1, 6)) == "random.randint: the global generator of the module random"
+    )
     assert said(lambda: rand(3)) == "numpy.random.rand: NumPy's global generator"
     assert said(lambda: torch.rand(3)).startswith("torch.rand: ")
     assert said(lambda: torch.empty(3).uniform_()).startswith("torch.Tensor.uniform_: ")
-    assert said(lambda: torch.ops.aten.rand.default([3])).startswith("torch.ops.aten.rand.default: ")
-    assert said(lambda: F.dropout(torch.ones(2))) == "torch.nn.functional.dropout: torch's default generator"
+    assert said(lambda: torch.ops.aten.rand.default([3])).startswith(
+        "torch.ops.aten.rand.default: "
+    )
+    assert (
+        said(lambda: F.dropout(torch.ones(2)))
+        == "torch.nn.functional.dropout: torch's default generator"
+    )
     assert said(lambda: random.seed(3)).startswith("random.seed: ")
-    assert said(lambda: torch.manual_seed(3)) == "torch.random.manual_seed: torch's default generator"
-    wrapped = torch._disable_dynamo(torch.random.manual_seed)  # as torch.manual_seed is by importing torch._dynamo
+    assert (
+        said(lambda: torch.manual_seed(3)) == "torch.random.manual_seed: torch's default generator"
+    )
+    # as torch.manual_seed is by importing torch._dynamo
+    wrapped = torch._disable_dynamo(torch.random.manual_seed)
     assert said(lambda: wrapped(3)).startswith("torch.random.manual_seed: ")
 
 
@@ -198,7 +246,8 @@ def test_an_operation_of_another_library_draws():
 
 def test_the_default_generator_of_another_device_is_a_global_one(monkeypatch):
     assert not lines_seen(lambda: torch.rand(3, generator=own_torch))
-    monkeypatch.setattr(torch.cuda, "default_generators", (own_torch,))  # as after the device's first use
+    # as after the device's first use
+    monkeypatch.setattr(torch.cuda, "default_generators", (own_torch,))
     assert lines_seen(lambda: torch.rand(3, generator=own_torch))
 
 
@@ -286,7 +335,9 @@ def test_another_tool_keeps_its_id_and_its_events():
     mine = next(i for i in (3, 4) if sys.monitoring.get_tool(i) is None)
     sys.monitoring.use_tool_id(mine, "another tool")
     try:
-        sys.monitoring.register_callback(mine, sys.monitoring.events.CALL, lambda *args: events.append(args[2]))
+        sys.monitoring.register_callback(
+            mine, sys.monitoring.events.CALL, lambda *args: events.append(args[2])
+        )
         sys.monitoring.set_events(mine, sys.monitoring.events.CALL)
         assert set(lines_seen(draws)) == {(__file__, line) for line in lines_of(draws)}
         assert sys.monitoring.get_events(mine) == sys.monitoring.events.CALL
@@ -303,7 +354,10 @@ def test_without_a_free_tool_id_the_error_says_what_to_do():
     for i in taken:
         sys.monitoring.use_tool_id(i, f"tool {i}")
     try:
-        with pytest.raises(RuntimeError, match="all are in use: stop a profiler"), reporting_calls():
+        with (
+            pytest.raises(RuntimeError, match="all are in use: stop a profiler"),
+            reporting_calls(),
+        ):
             pass
     finally:
         for i in taken:

@@ -1,4 +1,6 @@
-"""What reporters send: files beside the script, modules, tests, notebooks, archives; and those that mean harm."""
+"""What reporters send: files beside the script, modules, tests, notebooks, archives; and those that
+mean harm.
+"""
 
 import io
 import json
@@ -46,19 +48,37 @@ def archive(files, **changed):
 
 @pytest.mark.slow
 def test_arguments_and_standard_input_are_what_was_given(run_script, write):
-    write({"bug.py": "import sys; print(sys.argv[1:], input(), sys.stdin.read())", "in.txt": "one\ntwo\n"})
-    assert run_script(load("bug.py", arguments=["8", "--fast"], stdin="in.txt")).stdout == "['8', '--fast'] one two\n\n"
+    write(
+        {
+            "bug.py": "import sys; print(sys.argv[1:], input(), sys.stdin.read())",
+            "in.txt": "one\ntwo\n",
+        }
+    )
+    assert (
+        run_script(load("bug.py", arguments=["8", "--fast"], stdin="in.txt")).stdout
+        == "['8', '--fast'] one two\n\n"
+    )
     write({"quiet.py": "import sys; print(sys.argv[1:], repr(sys.stdin.read()))"})
     assert run_script(load("quiet.py")).stdout == "[] ''\n"
 
 
 @pytest.mark.slow
 def test_files_and_folders_beside_the_script_are_read_only_copies(run_script, write):
-    write({"bug.py": WRITER, "values.csv": "1,2\n", "data/deep/x.txt": "x", "data/__pycache__/y.pyc": "y"})
+    write(
+        {
+            "bug.py": WRITER,
+            "values.csv": "1,2\n",
+            "data/deep/x.txt": "x",
+            "data/__pycache__/y.pyc": "y",
+        }
+    )
     script = load("bug.py", beside=["values.csv", "data"])
     assert dict(script.files) == {"values.csv": b"1,2\n", "data/deep/x.txt": b"x"}
     done = run_script(script)
-    assert (done.kind, done.stdout) == (Kind.OK, "1,2\n x ['x.txt'] 0o444\nthe folder itself can be written to\n"), done
+    assert (done.kind, done.stdout) == (
+        Kind.OK,
+        "1,2\n x ['x.txt'] 0o444\nthe folder itself can be written to\n",
+    ), done
 
 
 WRITER = """
@@ -72,7 +92,12 @@ print(open("new.txt").read())
 
 @pytest.mark.slow
 def test_a_module_of_a_folder_with_relative_imports(run_script, write):
-    write({"pkg/__init__.py": "", "pkg/bug.py": "from .settings import LIMIT\nprint(LIMIT, __name__, __package__)\n"})
+    write(
+        {
+            "pkg/__init__.py": "",
+            "pkg/bug.py": "from .settings import LIMIT\nprint(LIMIT, __name__, __package__)\n",
+        }
+    )
     write({"pkg/settings.py": "LIMIT = 3\n", "other/large.bin": b"x"})
     for script in (load(None, "pkg.bug"), load(".", "pkg.bug"), load(os.getcwd(), "pkg.bug")):
         assert (script.how, script.name, len(script.files)) == (MODULE, "pkg/bug.py", 2)
@@ -81,7 +106,11 @@ def test_a_module_of_a_folder_with_relative_imports(run_script, write):
     done = run_script(load(None, "pkg"))
     assert done.signatures[0][1:] == ("ZeroDivisionError", "pkg/__main__.py:1 in <module>")
     assert "runpy" not in done.stderr
-    for module, words in (("no.bug", "neither a folder nor a file"), ("pkg.no", "no pkg/no.py"), ("p;x", "no name")):
+    for module, words in (
+        ("no.bug", "neither a folder nor a file"),
+        ("pkg.no", "no pkg/no.py"),
+        ("p;x", "no name"),
+    ):
         with pytest.raises(UsageError, match=words):
             load(None, module)
 
@@ -96,7 +125,8 @@ def test_counter(n):
 
 @pytest.mark.slow
 def test_a_file_of_tests_is_run_with_pytest(run_script, write):
-    # The fixture's scratch folder is here, so these lie above the script's folder, and in the temporary one.
+    # The fixture's scratch folder is here, so these lie above the script's folder, and in the
+    # temporary one.
     above = "raise OSError('an untrusted conftest.py ran')"
     write({"test_race.py": TEST, "conftest.py": above, "../conftest.py": above})
     write({"../pytest.ini": "[pytest]\naddopts = --nonsense"})
@@ -107,7 +137,13 @@ def test_a_file_of_tests_is_run_with_pytest(run_script, write):
     assert "AssertionError: lost" in done.detail and done.detail.endswith(" in test_counter[2]")
     assert done.signatures[0][1:] == ("AssertionError", "test_race.py:5 in test_counter")
     assert run_script(load("test_race.py", arguments=["-k", "1-"])).blocker == Blocker("tests", "")
-    write({"pkg/__init__.py": "", "pkg/test_race.py": "from .more import test_counter\n" + TEST, "pkg/more.py": TEST})
+    write(
+        {
+            "pkg/__init__.py": "",
+            "pkg/test_race.py": "from .more import test_counter\n" + TEST,
+            "pkg/more.py": TEST,
+        }
+    )
     for named in (load(None, "pkg.test_race"), load(os.getcwd(), "pkg.test_race")):
         assert named.how == TESTS
         done = run_script(named)
@@ -162,18 +198,26 @@ def test_the_cells_of_a_notebook_in_order(run_script, write):
         "%%bash\nexit 3",
         "print(m\n  % 2)",
     ]
-    made = [{"cell_type": "code", "source": cell} for cell in cells] + [{"cell_type": "markdown", "source": "%x"}]
+    made = [{"cell_type": "code", "source": cell} for cell in cells] + [
+        {"cell_type": "markdown", "source": "%x"}
+    ]
     write({"bug.ipynb": json.dumps({"cells": made, "metadata": {}, "nbformat": 4})})
     script = load("bug.ipynb")
     assert script.left_out == ("%load_ext autoreload", "!pip install -q numpy", "%time", "%%bash")
     assert (script.title, run_script(script).stdout) == ("bug.ipynb", "0\n")
     write({"cells.py": "# %%\n%matplotlib inline\nx = 1\n# %%\nprint(x)\n"})
-    assert run_script(load("cells.py")).stdout == "1\n" and load("cells.py").left_out == ("%matplotlib inline",)
+    assert run_script(load("cells.py")).stdout == "1\n" and load("cells.py").left_out == (
+        "%matplotlib inline",
+    )
 
 
 @pytest.mark.slow
 def test_a_script_that_nbconvert_made(run_script, write):
-    lines = ["# In[1]:", "get_ipython().run_line_magic('matplotlib', 'inline')", "x = get_ipython().getoutput('ls')"]
+    lines = [
+        "# In[1]:",
+        "get_ipython().run_line_magic('matplotlib', 'inline')",
+        "x = get_ipython().getoutput('ls')",
+    ]
     write({"bug.py": "\n".join([*lines, "# In[2]:", "print(7)", ""])})
     script = load("bug.py")
     assert len(script.left_out) == 2 and run_script(script).stdout == "7\n"
@@ -183,12 +227,17 @@ def test_a_script_that_nbconvert_made(run_script, write):
 
 @pytest.mark.slow
 def test_await_outside_of_a_function_as_in_a_notebook(run_script, write):
-    cells = ["import asyncio\nasync def f():\n    await asyncio.sleep(0)\n    return 7", "r = await f()\nprint(r)"]
+    cells = [
+        "import asyncio\nasync def f():\n    await asyncio.sleep(0)\n    return 7",
+        "r = await f()\nprint(r)",
+    ]
     made = [{"cell_type": "code", "source": cell} for cell in cells]
     write({"bug.ipynb": json.dumps({"cells": made, "metadata": {}, "nbformat": 4})})
     assert run_script(load("bug.ipynb")).stdout == "7\n"
     done = run_script("import asyncio\nawait asyncio.sleep(0)\nassert 1 == 2, 'lost'")
-    assert done.detail == "AssertionError: lost" and done.signatures[0].place == "bug.py:3 in <module>"
+    assert (
+        done.detail == "AssertionError: lost" and done.signatures[0].place == "bug.py:3 in <module>"
+    )
 
 
 @pytest.mark.slow
@@ -221,7 +270,9 @@ def test_a_notebook_that_is_none(write, content):
 
 @pytest.mark.slow
 def test_an_archive(run_script, write):
-    write({"bug.zip": archive({"case/bug.py": "print(open('case/x.csv').read())", "case/x.csv": "7"})})
+    write(
+        {"bug.zip": archive({"case/bug.py": "print(open('case/x.csv').read())", "case/x.csv": "7"})}
+    )
     script = load("bug.zip")
     assert (script.name, script.title) == ("case/bug.py", "bug.zip")
     assert run_script(script).stdout == "7\n"
@@ -229,7 +280,13 @@ def test_an_archive(run_script, write):
     assert run_script(load("pkg.zip", "pkg.a")).stdout == "__main__\n"
     with pytest.raises(UsageError, match="holds 2 scripts"):
         load("pkg.zip")
-    write({"tests.zip": archive({"test_x.py": "def test_it():\n    assert 0\n", "conftest.py": "import threading"})})
+    write(
+        {
+            "tests.zip": archive(
+                {"test_x.py": "def test_it():\n    assert 0\n", "conftest.py": "import threading"}
+            )
+        }
+    )
     assert run_script(load("tests.zip")).kind == Kind.EXCEPTION
 
 
@@ -240,20 +297,35 @@ def test_an_archive(run_script, write):
         (lambda: archive({"/evil.py": "1"}), "no path within"),
         (lambda: archive({"a\\..\\..\\evil.py": "1"}), "no path within"),
         (lambda: archive({"a\x1b]52;c.py": "1"}), "no path within"),
-        (lambda: archive({"bug.py": "/etc/passwd"}, external_attr=(stat.S_IFLNK | 0o777) << 16), "link or a device"),
-        (lambda: archive({"bug.py": ""}, external_attr=(stat.S_IFIFO | 0o777) << 16), "link or a device"),
+        (
+            lambda: archive({"bug.py": "/etc/passwd"}, external_attr=(stat.S_IFLNK | 0o777) << 16),
+            "link or a device",
+        ),
+        (
+            lambda: archive({"bug.py": ""}, external_attr=(stat.S_IFIFO | 0o777) << 16),
+            "link or a device",
+        ),
         (lambda: archive({"bug.py": "1", "bomb": bytes(LARGEST_FOLDER + 1)}), "more than 64 MiB"),
         (lambda: archive({f"{n}.txt": "" for n in range(MOST_FILES + 1)}), "more than 2000 files"),
         (lambda: archive({"a": "1", "a/bug.py": "1"}), "two files"),
-        (lambda: archive({f"{n}/": "" for n in range(MOST_FILES + 1)} | {"bug.py": "1"}), "more than 2000 files"),
+        (
+            lambda: archive({f"{n}/": "" for n in range(MOST_FILES + 1)} | {"bug.py": "1"}),
+            "more than 2000 files",
+        ),
         (lambda: archive({"a" * 300 + ".py": "1"}), "too long"),
         (lambda: archive({"ä" * 200 + ".py": "1"}), "too long"),
         (lambda: archive({"a/" * 32_000 + "bug.py": "1"}), "too long"),
         (lambda: archive({"bug.py": "1" * (LARGEST_SCRIPT + 1)}), "more than 1024 KiB"),
         (lambda: archive({"bug.py": "1"})[:-10], "cannot be unpacked"),
         (lambda: b"PK no archive", "cannot be unpacked"),
-        (lambda: archive({"bug.py": "print(1)" * 99}).replace(b"print", b"tnirp"), "cannot be unpacked"),
-        (lambda: archive({"bug.py": "1"}).replace(b"\x08\x00\x00\x00", b"\x0e\x00\x00\x00"), "unusual|unpacked"),
+        (
+            lambda: archive({"bug.py": "print(1)" * 99}).replace(b"print", b"tnirp"),
+            "cannot be unpacked",
+        ),
+        (
+            lambda: archive({"bug.py": "1"}).replace(b"\x08\x00\x00\x00", b"\x0e\x00\x00\x00"),
+            "unusual|unpacked",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -283,7 +355,12 @@ def test_a_folder_with_what_is_no_file(write, tmp_path):
     Path("tree/etc").symlink_to("/etc")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("socket/s")
-        for folder, words in (("fifo", "is no file"), ("link", "link"), ("tree", "link"), ("socket", "is no file")):
+        for folder, words in (
+            ("fifo", "is no file"),
+            ("link", "link"),
+            ("tree", "link"),
+            ("socket", "is no file"),
+        ):
             with pytest.raises(UsageError, match=words):
                 load("bug.py", beside=[folder])
     for path in ("fifo/pipe", "link/passwd", "/dev/zero", "no.csv"):
@@ -314,7 +391,9 @@ def test_files_that_cannot_be_written_make_no_run(run_script):
     assert done.kind is Kind.ERROR and "the run could not be made" in done.detail
 
 
-@pytest.mark.parametrize("path", ["https://gist.github.com/x/1", "http://x/bug.py", "file:///etc/passwd"])
+@pytest.mark.parametrize(
+    "path", ["https://gist.github.com/x/1", "http://x/bug.py", "file:///etc/passwd"]
+)
 def test_an_address_is_refused_and_says_why(path):
     with pytest.raises(UsageError, match="downloads nothing"):
         load(path)
@@ -322,7 +401,10 @@ def test_an_address_is_refused_and_says_why(path):
 
 @pytest.mark.slow
 def test_conftest_and_plugins_of_a_folder_stay_in_the_run(run_script, write, tmp_path):
-    harm = "import os\nopen('here', 'w')\nopen(os.path.join(os.environ['HOME'], 'there'), 'w')\nprint('conftest ran')\n"
+    harm = (
+        "import os\nopen('here', 'w')\nopen(os.path.join(os.environ['HOME'], 'there'), "
+        "'w')\nprint('conftest ran')\n"
+    )
     write({"case/test_it.py": "def test_it(): pass\n", "case/conftest.py": harm})
     before = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*"))
     done = run_script(load("case/test_it.py", beside=["case/conftest.py"]))
@@ -338,7 +420,12 @@ def test_a_request_is_a_plain_record():
     assert "/home/me" not in sent
     again = Request.from_json(json.loads(sent))
     assert again.script == Script("a/bug.py", b"\xff", "", MODULE, files, ("--x", "π"), b"\0in")
-    assert (again.config, again.threads, again.limits, again.force_off) == (TWIN, 3, Limits(timeout=2.5), True)
+    assert (again.config, again.threads, again.limits, again.force_off) == (
+        TWIN,
+        3,
+        Limits(timeout=2.5),
+        True,
+    )
 
 
 @pytest.mark.parametrize(

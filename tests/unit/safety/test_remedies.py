@@ -35,8 +35,14 @@ PACKAGE = "   # if it is a package, not a file of yours"
             (Blocker("listing", pattern), "./twins repro x/bug.py --with FILE   # replace FILE")
             for pattern in ("*.jpg", "/data/*.jpg", "~/*", "../*", "d*ta/1", "$(true)?")
         ),
-        (Blocker("arguments", "argv"), "./twins repro x/bug.py --arg A   # replace A; an option: --arg=--name"),
-        (Blocker("syntax", "bug.py, line 1: x = t'{1}'"), "PYTHON_SERIES=3.14 ./twins repro x/bug.py"),
+        (
+            Blocker("arguments", "argv"),
+            "./twins repro x/bug.py --arg A   # replace A; an option: --arg=--name",
+        ),
+        (
+            Blocker("syntax", "bug.py, line 1: x = t'{1}'"),
+            "PYTHON_SERIES=3.14 ./twins repro x/bug.py",
+        ),
         (
             Blocker("syntax", "bug.py, line 4: except ValueError, TypeError:"),
             "PYTHON_SERIES=3.14 ./twins repro x/bug.py",
@@ -48,14 +54,19 @@ PACKAGE = "   # if it is a package, not a file of yours"
         (Blocker("file", "/data/#1 a.csv"), "./twins repro x/bug.py --with '#1 a.csv'" + COMMENT),
         (Blocker("file", "/data/-x"), "./twins repro x/bug.py --with ./-x" + COMMENT),
         (Blocker("module", "lxml; true"), ""),
-        *((Blocker("file", name), "") for name in ("", ".", "/", "//", "..", "../x.csv", "/x/a\ntrue #", "a\nb")),
+        *(
+            (Blocker("file", name), "")
+            for name in ("", ".", "/", "//", "..", "../x.csv", "/x/a\ntrue #", "a\nb")
+        ),
     ],
 )
 @pytest.mark.slow
 def test_remedies_are_commands(default_series, blocker, command):
     script = Script("bug.py", b"", "x/bug.py")
     assert remedy(blocker, script, "./twins repro x/bug.py", ["ft", "other"]) == command
-    assert "\n" not in command and shlex.split(command, comments=True) == shlex.split(command.partition("   #")[0])
+    assert "\n" not in command and shlex.split(command, comments=True) == shlex.split(
+        command.partition("   #")[0]
+    )
     assert reason(blocker)
 
 
@@ -65,7 +76,9 @@ def test_a_module_beside_the_script_is_no_package(tmp_path, monkeypatch):
     (tmp_path / "x/helper.py").touch()
     for name, path in (("helper", "x/helper.py"), ("parts", "x/parts")):
         for walled in (False, True):
-            found = remedy(Blocker("module", name), Script("bug.py", b"", "x/bug.py"), "X", [], walled)
+            found = remedy(
+                Blocker("module", name), Script("bug.py", b"", "x/bug.py"), "X", [], walled
+            )
             assert found == f"X --with {path}"
 
 
@@ -74,18 +87,27 @@ C = """
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "counter", 0, 0, NULL};
 PyMODINIT_FUNC PyInit_counter(void) { return PyModuleDef_Init(&definition); }
 """
-SETUP = "from setuptools import Extension, setup\nsetup(ext_modules=[Extension('counter', ['counter.c'])])\n"
+SETUP = (
+    "from setuptools import Extension, setup\n"
+    "setup(ext_modules=[Extension('counter', ['counter.c'])])\n"
+)
 PROJECT = (
-    "[project]\nname = 'x'\nversion = '1'\n[tool.setuptools]\next-modules = [{name='counter', sources=['counter.c']}]"
+    "[project]\nname = 'x'\nversion = '1'\n[tool.setuptools]\n"
+    "ext-modules = [{name='counter', sources=['counter.c']}]"
 )
 
 
 @pytest.mark.parametrize(
-    "files", [{"setup.py": SETUP}, {"pyproject.toml": PROJECT}, {"setup.py": "setup(name='another')"}]
+    "files",
+    [{"setup.py": SETUP}, {"pyproject.toml": PROJECT}, {"setup.py": "setup(name='another')"}],
 )
 @pytest.mark.slow
-def test_an_extension_module_beside_the_script_is_to_be_built(run_script, tmp_path, monkeypatch, files):
-    if compiler() is None or not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")):
+def test_an_extension_module_beside_the_script_is_to_be_built(
+    run_script, tmp_path, monkeypatch, files
+):
+    if compiler() is None or not os.path.exists(
+        os.path.join(sysconfig.get_path("include"), "Python.h")
+    ):
         pytest.skip("no C compiler, or no headers, to build an extension module with")
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "a b"
@@ -103,7 +125,9 @@ def test_an_extension_module_beside_the_script_is_to_be_built(run_script, tmp_pa
     line = remedy(blocker, script, "X", []).partition("   #")[0]
     words = shlex.split(line)
     build = words[words.index("-c") + 1]
-    twins = [f"{commands.program()} exec {twin} sh -c {shlex.quote(build)}" for twin in ("ft", "gil")]
+    twins = [
+        f"{commands.program()} exec {twin} sh -c {shlex.quote(build)}" for twin in ("ft", "gil")
+    ]
     assert line == " && ".join([*twins, "X --with 'a b/counter'.*.so"])
     variables = {**os.environ, "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
     completed(["sh", "-c", build], status=0, env=variables)
@@ -116,16 +140,23 @@ def test_an_extension_module_beside_the_script_is_to_be_built(run_script, tmp_pa
     ("name", "content", "needed"),
     [("fast.pyx", "", True), ("setup.py", "import Cython; # fast", True), ("fast.c", "", False)],
 )
-def test_a_build_that_needs_a_package_installs_it_beside_the_source(tmp_path, name, content, needed):
+def test_a_build_that_needs_a_package_installs_it_beside_the_source(
+    tmp_path, name, content, needed
+):
     (tmp_path / name).write_text(content)
     words = shlex.split(build_command("fast", str(tmp_path)))
-    assert ("pip install --quiet --upgrade --target build/needed cython &&" in words[words.index("-c") + 1]) is needed
+    assert (
+        "pip install --quiet --upgrade --target build/needed cython &&"
+        in words[words.index("-c") + 1]
+    ) is needed
     assert build_command("slow", str(tmp_path)) == ""
 
 
 def test_no_remedy_holds_what_a_shell_would_run():
     name = "/x/a; b'$(c)\n`d` #"
-    for cause in "module file program readonly syntax relative stdin listing arguments gil version tests x".split():
+    for cause in (
+        "module file program readonly syntax relative stdin listing arguments gil version tests x"
+    ).split():
         for about in (name, name.replace("\n", " "), name[1:].replace("\n", " ")):
             for path in ("", name, "x/a b.py", "a b/x.py", "bug.zip", "-/bug.py"):
                 command = remedy(Blocker(cause, about), Script("bug.py", b"", path), "X", ["ft"])
@@ -139,13 +170,21 @@ def test_remedies_fit_the_twins(default_series):
     container = "docker compose run --rm -T ft-repro"
     assert remedy(Blocker("relative", ""), script, command, [], True) == f"{container} . -m x.bug"
     packed = Script("x/bug.py", b"", "bug.zip")
-    assert remedy(Blocker("relative", ""), packed, command, [], True) == f"{container} bug.zip -m x.bug"
+    assert (
+        remedy(Blocker("relative", ""), packed, command, [], True)
+        == f"{container} bug.zip -m x.bug"
+    )
     options = ["--repeat", "50", "--arg=a b"]
     found = remedy(Blocker("relative", ""), script, command, [], options=options)
     assert found == "./twins repro . -m x.bug --repeat 50 '--arg=a b'"
     given = Script("bug.py", b"", "x/bug.py", arguments=("A",), stdin=b"1\n")
-    assert not remedy(Blocker("arguments", "x"), given, command, []) + remedy(Blocker("stdin", ""), given, command, [])
-    assert remedy(Blocker("version", "x"), script, command, [], False, "3.14") == "PYTHON_SERIES=3.13 docker"
+    assert not remedy(Blocker("arguments", "x"), given, command, []) + remedy(
+        Blocker("stdin", ""), given, command, []
+    )
+    assert (
+        remedy(Blocker("version", "x"), script, command, [], False, "3.14")
+        == "PYTHON_SERIES=3.13 docker"
+    )
     assert remedy(Blocker("syntax", "x = t'1'"), script, command, [], False, "3.14") == ""
 
 
@@ -153,7 +192,9 @@ def test_remedies_fit_the_twins(default_series):
 def test_a_remedy_works(run_script, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pkg").mkdir()
-    (tmp_path / "pkg" / "bug.py").write_text("from .settings import LIMIT\nprint(open('values.csv').read())\n")
+    (tmp_path / "pkg" / "bug.py").write_text(
+        "from .settings import LIMIT\nprint(open('values.csv').read())\n"
+    )
     (tmp_path / "pkg" / "settings.py").write_text("LIMIT = 3\n")
     (tmp_path / "values.csv").write_text("1\n")
     assert run_script(load("pkg/bug.py")).blocker == Blocker("relative", "")

@@ -29,13 +29,17 @@ pytestmark = pytest.mark.slow
         ("assert 1 == 2, 'sum'", Kind.EXCEPTION, "AssertionError: sum"),
         ("def f(:", Kind.EXCEPTION, "SyntaxError"),
         (
-            "import threading\nt = threading.Thread(target=lambda: {}['x'], name='r\x1b[2J')\nt.start()\nt.join()",
+            (
+                "import threading\nt = threading.Thread(target=lambda: {}['x'], name='r\x1b[2J')\n"
+                "t.start()\nt.join()"
+            ),
             Kind.EXCEPTION,
             "KeyError: 'x' in r\\x1b[2J",
         ),
         # An exit status of zero does not hide what a thread raised.
         (
-            "import os\nfrom threading import Thread\nt = Thread(target=lambda: 1 / 0, name='divider')\n"
+            "import os\nfrom threading import Thread\n"
+            "t = Thread(target=lambda: 1 / 0, name='divider')\n"
             "t.start()\nt.join()\nos._exit(0)",
             Kind.EXCEPTION,
             "ZeroDivisionError: division by zero in divider",
@@ -53,18 +57,24 @@ def test_no_text_of_a_run_has_temporary_paths(run_script, tmp_path):
     (tmp_path / "packages").mkdir()
     (tmp_path / "packages" / "extra.py").write_text("def fail(path):\n    open(path)\n")
     done = run_script(
-        "import extra, os, sys\nprint(os.environ['HOME'], os.environ['TMPDIR'] + '/x', file=sys.stderr)\n"
+        "import extra, os, sys\nprint(os.environ['HOME'], os.environ['TMPDIR'] + '/x', "
+        "file=sys.stderr)\n"
         "extra.fail(os.path.join(os.environ['TMPDIR'], 'missing'))",
         overlay=str(tmp_path / "packages"),
     )
     assert done.kind == Kind.EXCEPTION and "'tmp/missing'" in done.detail
-    assert 'File "bug.py", line 3, in <module>' in done.stderr and 'File "extra.py", line 2, in fail' in done.stderr
+    assert (
+        'File "bug.py", line 3, in <module>' in done.stderr
+        and 'File "extra.py", line 2, in fail' in done.stderr
+    )
     assert "runner.py" not in done.stderr
     assert str(tmp_path) not in done.detail + done.stderr + done.stdout
 
 
 def test_a_crash_comes_with_its_python_stack(run_script):
-    done = run_script("import ctypes\ndef crash():\n    ctypes.string_at(0)\nprint('before')\ncrash()")
+    done = run_script(
+        "import ctypes\ndef crash():\n    ctypes.string_at(0)\nprint('before')\ncrash()"
+    )
     assert (done.kind, done.detail) == (Kind.SIGNAL, "SIGSEGV")
     assert "in crash" in done.stacks and "bug.py" in done.stacks and "runner.py" not in done.stacks
     assert done.stdout == "before\n"
@@ -74,7 +84,8 @@ def test_the_script_is_main_in_its_own_folder_and_gets_the_number_of_threads(run
     done = run_script(
         "import os, sys, pickle\nclass A: pass\n"
         "assert __name__ == '__main__' and pickle.loads(pickle.dumps(A())).__class__ is A\n"
-        "print(os.environ['REPRO_THREADS'], sys.argv[1:], os.environ.get('A_SECRET'), sys.stdin.read())\n"
+        "print(os.environ['REPRO_THREADS'], sys.argv[1:], os.environ.get('A_SECRET'), "
+        "sys.stdin.read())\n"
         "import json; print(os.path.basename(__file__), os.getcwd() == os.path.dirname(__file__))",
         threads=5,
     )
@@ -104,7 +115,8 @@ def test_a_python_that_it_starts_is_the_one_that_runs_it(run_script, monkeypatch
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     done = run_script(
         "import subprocess, sys\nfor name in ('python', 'python3'):\n"
-        "    done = subprocess.run([name, '-c', 'import sys; print(sys.version, sys.prefix)'], capture_output=True)\n"
+        "    done = subprocess.run([name, '-c', 'import sys; print(sys.version, sys.prefix)'], "
+        "capture_output=True)\n"
         "    assert done.stdout.decode().strip() == f'{sys.version} {sys.prefix}'\n"
     )
     assert done.kind == Kind.OK, done
@@ -117,7 +129,8 @@ def test_modules_that_it_imports_are_known(run_script):
 
 def test_a_hang_shows_where_every_thread_is_and_ignoring_sigterm_does_not_help(run_script):
     done = run_script(
-        "import signal, threading\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nlock = threading.Lock()\n"
+        "import signal, threading\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "lock = threading.Lock()\n"
         "def waits_forever():\n    with lock: lock.acquire()\n"
         "thread = threading.Thread(target=waits_forever)\nthread.start()\nthread.join()",
         timeout=10.0,  # also for a busy machine to start the thread in
@@ -129,9 +142,18 @@ def test_a_hang_shows_where_every_thread_is_and_ignoring_sigterm_does_not_help(r
 @pytest.mark.parametrize("starts", ["", "import os\nif os.fork(): os.wait()\n"])
 def test_a_run_that_computes_until_the_limit_is_told_from_a_hang(run_script, starts):
     busy = run_script(starts + "while True: pass", timeout=4.0)
-    assert (busy.kind, busy.detail, busy.signatures[0].what, busy.seconds) == (Kind.HANG, COMPUTING, COMPUTING, 4.0)
+    assert (busy.kind, busy.detail, busy.signatures[0].what, busy.seconds) == (
+        Kind.HANG,
+        COMPUTING,
+        COMPUTING,
+        4.0,
+    )
     idle = run_script(starts + "import time\nwhile True: time.sleep(0.1)", timeout=4.0)
-    assert (idle.kind, idle.detail, idle.signatures[0].what) == (Kind.HANG, "did not end in time", "hang")
+    assert (idle.kind, idle.detail, idle.signatures[0].what) == (
+        Kind.HANG,
+        "did not end in time",
+        "hang",
+    )
 
 
 def test_a_run_that_other_programs_starve_computes(run_script):
@@ -139,9 +161,13 @@ def test_a_run_that_other_programs_starve_computes(run_script):
     pin = f"import os\nos.sched_setaffinity(0, [{cpu}])\n"
     with subprocess.Popen([sys.executable, "-c", pin + "while True: pass"]) as other:
         try:
-            # Not SCHED_IDLE: Linux counts a wait when it ends, which on a busy machine is after the time limit.
+            # Not SCHED_IDLE: Linux counts a wait when it ends, which on a busy machine is after the
+            # time limit.
             starved = pin + "os.nice(10)\n"
-            starved += "group = '/proc/self/autogroup'\nif os.path.exists(group): open(group, 'w').write('10')\n"
+            starved += (
+                "group = '/proc/self/autogroup'\nif os.path.exists(group): open(group, "
+                "'w').write('10')\n"
+            )
             starved += "while True: pass"
             assert run_script(starved, timeout=4.0).detail.startswith(COMPUTING)
         finally:
@@ -166,7 +192,10 @@ def test_forking_endlessly(run_script):
     before = set(psutil.Process().children(recursive=True))
     # Slowly enough that a test that fails does no harm.
     done = run_script(
-        "import os, time\nwhile True:\n    if os.fork() == 0: os.setsid(); time.sleep(600)\n    time.sleep(0.01)",
+        (
+            "import os, time\nwhile True:\n    if os.fork() == 0: os.setsid(); time.sleep(600)\n"
+            "    time.sleep(0.01)"
+        ),
         processes=20,
     )
     assert done.kind == Kind.LIMIT and "20 processes" in done.detail
@@ -188,16 +217,23 @@ def test_binary_output_is_made_printable(run_script):
 
 def test_filling_the_disk(run_script, tmp_path):
     many = run_script(
-        "import os\nn = 0\nwhile True:\n    n += 1\n    open(f'f{n}', 'wb').write(bytes(1 << 20))", disk=16 * MIB
+        "import os\nn = 0\nwhile True:\n    n += 1\n    open(f'f{n}', 'wb').write(bytes(1 << 20))",
+        disk=16 * MIB,
     )
     assert many.kind == Kind.LIMIT and "16 MiB into its scratch folder" in many.detail
-    one = run_script("f = open('f', 'wb', buffering=0)\nfor _ in range(64): f.write(bytes(1 << 20))", disk=16 * MIB)
+    one = run_script(
+        "f = open('f', 'wb', buffering=0)\nfor _ in range(64): f.write(bytes(1 << 20))",
+        disk=16 * MIB,
+    )
     assert one.kind == Kind.LIMIT and "--disk" in one.detail
     assert not list(tmp_path.iterdir())
 
 
 def test_scratch_folders_are_removed_whatever_their_modes(run_script, tmp_path):
-    done = run_script("import os; os.makedirs('a/b'); open('a/b/c', 'w'); os.chmod('a/b', 0); os.chmod('a', 0o500)")
+    done = run_script(
+        "import os; os.makedirs('a/b'); open('a/b/c', 'w'); os.chmod('a/b', 0); os.chmod('a', "
+        "0o500)"
+    )
     assert done.kind == Kind.OK
     assert not list(tmp_path.iterdir())
 
@@ -208,13 +244,17 @@ def test_memory(run_script):
     # Addresses that nothing is written to are not memory.
     assert run_script("import mmap; x = mmap.mmap(-1, 2 << 30)", memory=1024 * MIB).kind == Kind.OK
     several = run_script(
-        "import os, time\nfor _ in range(4):\n    if os.fork() == 0:\n        x = b'1' * (100 << 20)\n        break\n"
+        "import os, time\nfor _ in range(4):\n    if os.fork() == 0:\n"
+        "        x = b'1' * (100 << 20)\n        break\n"
         "time.sleep(600)",
         memory=300 * MIB,
     )
     assert several.kind == Kind.LIMIT and "300 MiB of memory" in several.detail
     shared = run_script(
-        "import os, time\nx = b'1' * (100 << 20)\nchildren = [os.fork() for _ in range(3)]\ntime.sleep(1)\n",
+        (
+            "import os, time\nx = b'1' * (100 << 20)\nchildren = [os.fork() for _ in range(3)]\n"
+            "time.sleep(1)\n"
+        ),
         memory=300 * MIB,
     )
     assert shared.kind == Kind.OK, shared  # forked processes share the pages
@@ -222,7 +262,8 @@ def test_memory(run_script):
 
 def test_2000_idle_threads_in_the_memory_of_two(run_script):
     source = (
-        "import threading\ngo = threading.Event()\nts = [threading.Thread(target=go.wait) for _ in range(2000)]\n"
+        "import threading\ngo = threading.Event()\n"
+        "ts = [threading.Thread(target=go.wait) for _ in range(2000)]\n"
         "for t in ts: t.start()\ngo.set()\nfor t in ts: t.join()\nprint(len(ts))"
     )
     done = run_script(source, memory=512 * MIB)
@@ -287,7 +328,9 @@ import sys; print(sys._is_gil_enabled())
 
 @pytest.mark.skipif(TWIN == "gil", reason="the GIL is always on in this build")
 def test_an_import_that_turns_the_gil_on(run_script):
-    pytest.importorskip("_testmultiphase", reason="this build has no test modules (a build without PGO)")
+    pytest.importorskip(
+        "_testmultiphase", reason="this build has no test modules (a build without PGO)"
+    )
     done = run_script(GIL_USER)
     assert done.kind == Kind.GIL and "_testmultiphase_null_slots" in done.detail
     quiet = run_script("import warnings; warnings.simplefilter('ignore')\n" + GIL_USER)

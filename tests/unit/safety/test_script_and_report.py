@@ -23,7 +23,10 @@ from ftsafety.repro.script import MODULE, Script
 from ftsafety.repro.verdict import judge
 from tests.hostile_text import HOSTILE_TEXTS
 
-METADATA = "# /// script\n# requires-python = '>=3.13'\n# dependencies = [\n#   'h5py',\n#   'numpy<3',\n# ]\n# ///\n"
+METADATA = (
+    "# /// script\n# requires-python = '>=3.13'\n# dependencies = [\n#   'h5py',\n"
+    "#   'numpy<3',\n# ]\n# ///\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +37,8 @@ METADATA = "# /// script\n# requires-python = '>=3.13'\n# dependencies = [\n#   
         (METADATA.replace("[", "{", 1), "no TOML"),
         ("# /// script\n# dependencies = 'x'\n# ///\n", "list of strings"),
         ("# /// script\n# dependencies = " + "[" * 5_000 + "\n# ///\n", "no TOML"),
-        ("# /// script\n# x = " + "9" * 5_000 + "\n# ///\n", "no TOML"),  # more digits than int() takes
+        # more digits than int() takes
+        ("# /// script\n# x = " + "9" * 5_000 + "\n# ///\n", "no TOML"),
         # Half a minute for tomllib.
         ("# /// script\n# " + "a." * 30_000 + "a = 1\n# ///\n", "8 KiB"),
     ],
@@ -68,7 +72,11 @@ def test_scripts_that_are_refused_at_once(tmp_path):
     assert read_script(str(good), False) == b"print(1)\n"
     with pytest.raises(UsageError, match="symbolic link"):
         read_script(str(tmp_path / "link.py"), False)
-    for content, words in (b" \n", "is empty"), (b"\x7fELF\0\0", "null bytes"), (b"#" * (2 << 20), "1024 KiB"):
+    for content, words in (
+        (b" \n", "is empty"),
+        (b"\x7fELF\0\0", "null bytes"),
+        (b"#" * (2 << 20), "1024 KiB"),
+    ):
         good.write_bytes(content)
         with pytest.raises(UsageError, match=words):
             read_script(str(good), False)
@@ -98,12 +106,36 @@ def test_the_options_of_a_report_make_the_same_runs_again(tmp_path):
     (tmp_path / "bug.py").write_text("print(1)\n")
     (tmp_path / "x.csv").write_text("1\n")
     beside = str(tmp_path / "x.csv")
-    line = ["--arg", "8", "--arg=--fast", "--with", beside, "--stdin", beside, "--package", "h5py", "--threads", "4"]
+    line = [
+        "--arg",
+        "8",
+        "--arg=--fast",
+        "--with",
+        beside,
+        "--stdin",
+        beside,
+        "--package",
+        "h5py",
+        "--threads",
+        "4",
+    ]
     line += ["--timeout", "2.5", "--configs", "ft,gil", "--shrink-threads", "--memory", "512"]
-    given = parse([str(tmp_path / "bug.py"), *line, "--twin", "ft=/python", "--out", str(tmp_path / "out.md")])
+    given = parse(
+        [str(tmp_path / "bug.py"), *line, "--twin", "ft=/python", "--out", str(tmp_path / "out.md")]
+    )
     assert given.command_line() == [
         *("--arg=8", "--arg=--fast", f"--with={beside}", "--stdin", beside, "--package=h5py"),
-        *("--threads", "4", "--repeat", "20", "--timeout", "2.5", "--configs", "gil,ft", "--shrink-threads"),
+        *(
+            "--threads",
+            "4",
+            "--repeat",
+            "20",
+            "--timeout",
+            "2.5",
+            "--configs",
+            "gil,ft",
+            "--shrink-threads",
+        ),
         *("--memory", "512"),
     ]
     again = parse([str(tmp_path / "bug.py"), *given.command_line()])
@@ -124,14 +156,19 @@ def test_commands_name_the_script_by_the_path_that_was_given(monkeypatch, defaul
     assert repro(given).startswith("./twins repro repro/counter_increment.py --threads 2 ")
     single = one_run(given, Runs("gil"), {"gil": DESCRIBED}, {})
     assert single.count(" repro/counter_increment.py") == 2
-    # Twins of another series than the default are named: the reader's shell does not have the variable.
+    # Twins of another series than the default are named: the reader's shell does not have the
+    # variable.
     default = commands.HERE
     other = next(each for each in commands.SERIES if each != default)
     monkeypatch.setattr(commands, "HERE", other)
     command = repro(given)
     assert command.startswith(f"PYTHON_SERIES={other} ./twins repro repro/counter_increment.py ")
-    assert f" PYTHON_SERIES={other} ./twins exec gil " in one_run(given, Runs("gil"), {"gil": DESCRIBED}, {})
-    assert commands.of_series(default, command).startswith(f"PYTHON_SERIES={default} ./twins repro ")
+    assert f" PYTHON_SERIES={other} ./twins exec gil " in one_run(
+        given, Runs("gil"), {"gil": DESCRIBED}, {}
+    )
+    assert commands.of_series(default, command).startswith(
+        f"PYTHON_SERIES={default} ./twins repro "
+    )
     given = replace(given, twins=(("ft", "unix:/run/ft/socket"),))
     assert repro(given).startswith(f"PYTHON_SERIES={other} docker compose run ")
 
@@ -139,13 +176,24 @@ def test_commands_name_the_script_by_the_path_that_was_given(monkeypatch, defaul
 @pytest.mark.parametrize(
     ("path", "command"),
     [
-        ("x/bug.py", "docker compose run --rm -T ft-repro - --threads 2 --repeat 20 --timeout 60 <x/bug.py"),
-        ("x/bug.ipynb", "docker compose run --rm -T ft-repro x/bug.ipynb --threads 2 --repeat 20 --timeout 60"),
-        ("x/bug.zip", "docker compose run --rm -T ft-repro x/bug.zip --threads 2 --repeat 20 --timeout 60"),
+        (
+            "x/bug.py",
+            "docker compose run --rm -T ft-repro - --threads 2 --repeat 20 --timeout 60 <x/bug.py",
+        ),
+        (
+            "x/bug.ipynb",
+            "docker compose run --rm -T ft-repro x/bug.ipynb --threads 2 --repeat 20 --timeout 60",
+        ),
+        (
+            "x/bug.zip",
+            "docker compose run --rm -T ft-repro x/bug.zip --threads 2 --repeat 20 --timeout 60",
+        ),
     ],
 )
 @pytest.mark.slow
-def test_a_command_behind_walls_reads_a_script_alone_from_standard_input(default_series, path, command):
+def test_a_command_behind_walls_reads_a_script_alone_from_standard_input(
+    default_series, path, command
+):
     twins = (("ft", "unix:/run/ft/socket"),)
     assert repro(Options(Script("bug.py", b"", path), path, threads=2, twins=twins)) == command
 
@@ -176,7 +224,11 @@ def test_an_outcome_comes_back_as_it_was():
         None,
         [],
         {},
-        *(an_outcome(**{name: value}) for name in an_outcome() for value in (None, {}, [1], [["x"]], True)),
+        *(
+            an_outcome(**{name: value})
+            for name in an_outcome()
+            for value in (None, {}, [1], [["x"]], True)
+        ),
         an_outcome(kind="all clear"),
         an_outcome(signatures=[["signal", "SIGSEGV"]]),
         an_outcome(signatures=[["ok", "SIGSEGV", ""]]),
@@ -193,13 +245,20 @@ def test_an_answer_that_is_no_outcome_is_refused(values):
 
 def test_an_answer_is_bounded():
     done = from_json(
-        an_outcome(stdout="x" * 10**7, detail="y" * 10**6, modules=["z" * 10**4] * 10**4, notes=["n"] * 99)
+        an_outcome(
+            stdout="x" * 10**7, detail="y" * 10**6, modules=["z" * 10**4] * 10**4, notes=["n"] * 99
+        )
     )
-    assert len(done.stdout) + len(done.detail) + sum(map(len, done.modules)) < 2 * 10**6 and len(done.notes) < 20
+    assert (
+        len(done.stdout) + len(done.detail) + sum(map(len, done.modules)) < 2 * 10**6
+        and len(done.notes) < 20
+    )
 
 
 def test_excerpts_and_lines_are_bounded():
-    assert len(excerpt("x" * 10**6, 1000)) < 1100 and "999000 characters left out" in excerpt("x" * 10**6, 1000)
+    assert len(excerpt("x" * 10**6, 1000)) < 1100 and "999000 characters left out" in excerpt(
+        "x" * 10**6, 1000
+    )
     assert one_line("a|b\n`c` <script>") == "a\\|b \\`c\\` \\<script\\>"
 
 
@@ -230,7 +289,10 @@ def test_printable():
     long = '  File "/home/me/twin/lib/python3.13t/{}.py", line 1 in f'
     pillow = long.format("site-packages/PIL/Image").encode()
     assert printable(pillow) == '  File "site-packages/PIL/Image.py", line 1 in f'
-    assert printable(long.format("threading").encode()) == '  File "lib/python3.13t/threading.py", line 1 in f'
+    assert (
+        printable(long.format("threading").encode())
+        == '  File "lib/python3.13t/threading.py", line 1 in f'
+    )
 
 
 DESCRIBED = {
@@ -246,7 +308,10 @@ def test_the_report_holds_what_an_issue_needs():
     runs = {
         "gil": Runs("gil", [Outcome(Kind.OK, "", modules=("numpy",))] * 9),
         "ft-gil": Runs("ft-gil", [Outcome(Kind.OK, "")] * 9),
-        "ft": Runs("ft", [Outcome(Kind.WRONG, "exit status 1", stdout="3 | 4\n", stderr="Traceback ...")] * 9),
+        "ft": Runs(
+            "ft",
+            [Outcome(Kind.WRONG, "exit status 1", stdout="3 | 4\n", stderr="Traceback ...")] * 9,
+        ),
     }
     script = Script("bug.py", b"x = '```'\nprint(3)\n")
     text = render(
@@ -257,8 +322,21 @@ def test_the_report_holds_what_an_issue_needs():
         environment({"ft": DESCRIBED, "gil": DESCRIBED}, runs, False),
         [("Threads", "fails with 2")],
     )
-    wanted = ["Fails only without the GIL", "100% (66% to 100%)", "Traceback ...", "3 | 4", "x = '```'"]
-    wanted += ["./twins repro bug.py", "numpy 2.4.6", "CPython 3.13.5", "a CPU", "## Threads", "walls: none"]
+    wanted = [
+        "Fails only without the GIL",
+        "100% (66% to 100%)",
+        "Traceback ...",
+        "3 | 4",
+        "x = '```'",
+    ]
+    wanted += [
+        "./twins repro bug.py",
+        "numpy 2.4.6",
+        "CPython 3.13.5",
+        "a CPU",
+        "## Threads",
+        "walls: none",
+    ]
     for words in wanted:
         assert words in text, words
     header, rule, *rows = re.findall(r"^\|.*\|$", text, re.M)

@@ -1,4 +1,6 @@
-"""The command and a server, as in two containers: the script is sent, run there, and judged here."""
+"""The command and a server, as in two containers: the script is sent, run there, and judged
+here.
+"""
 
 import json
 import os
@@ -29,17 +31,29 @@ def server(environment, tmp_path):
     """A `ftsafety.repro.script_server` of this interpreter, at tmp_path/s."""
     options = ["--socket", str(tmp_path / "s"), "--idle", "200"]
     with programs_to_end() as start:
-        yield start([sys.executable, "-P", "-m", "ftsafety.repro.script_server", *options], env=environment)
+        yield start(
+            [sys.executable, "-P", "-m", "ftsafety.repro.script_server", *options], env=environment
+        )
 
 
 @pytest.fixture
 def reproduce(environment, tmp_path):
     # As in a locale that lacks what the report holds.
     variables = {**environment, "PYTHONIOENCODING": "ascii"}
-    command = [sys.executable, "-P", "-m", "ftsafety.repro", "-", "--twin", f"{TWIN}=unix:{tmp_path / 's'}"]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "ftsafety.repro",
+        "-",
+        "--twin",
+        f"{TWIN}=unix:{tmp_path / 's'}",
+    ]
 
     def run(source, *arguments, status=None):
-        return completed([*command, "--repeat", "2", *arguments], status, env=variables, input=source)
+        return completed(
+            [*command, "--repeat", "2", *arguments], status, env=variables, input=source
+        )
 
     return run
 
@@ -51,7 +65,10 @@ def test_a_script_is_sent_and_judged(server, reproduce):
     assert "docker compose run --rm -T ft-repro - --threads 3" in done.stdout
     assert "walls: containers" in done.stdout and "no walls" not in done.stderr
     # One run is behind the walls, too.
-    single = f"docker compose run --rm -T ft-repro - --threads 3 --repeat 1 --timeout 60 --configs {TWIN} <script.py"
+    single = (
+        f"docker compose run --rm -T ft-repro - --threads 3 --repeat 1 --timeout 60 "
+        f"--configs {TWIN} <script.py"
+    )
     assert single in done.stdout
     assert "python" not in done.stdout.partition("# one run:")[2].partition("```")[0]
     assert server.wait() == 0
@@ -65,15 +82,23 @@ def test_a_configuration_without_a_twin_is_reported(server, reproduce):
 
 
 def test_a_script_that_kills_its_supervisor(server, reproduce):
-    done = reproduce("import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n", "--configs", TWIN, status=14)
+    done = reproduce(
+        "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n", "--configs", TWIN, status=14
+    )
     assert "lost in run 1" in done.stdout and "Traceback" not in done.stderr
 
 
 def test_packages_cannot_be_installed_behind_walls(server, reproduce):
     done = reproduce(
-        "# /// script\n# dependencies = ['no-such-package', 'numpy']\n# ///\n", "--configs", TWIN, status=14
+        "# /// script\n# dependencies = ['no-such-package', 'numpy']\n# ///\n",
+        "--configs",
+        TWIN,
+        status=14,
     )
-    assert "the script wants no-such-package, and a container without network" in done.stdout.replace("\\", "")
+    assert (
+        "the script wants no-such-package, and a container without network"
+        in done.stdout.replace("\\", "")
+    )
 
 
 def test_other_requests_are_refused():
@@ -83,7 +108,13 @@ def test_other_requests_are_refused():
     assert "not a request" in answer({}, {})["error"]
     assert "unknown configuration" in answer({"op": "reproduce", "config": "x"}, {})["error"]
     script = Script("x.py", b"").as_json()
-    wrong = {"op": "reproduce", "config": TWIN, "script": script, "threads": 1, "limits": {"cpu": 1}}
+    wrong = {
+        "op": "reproduce",
+        "config": TWIN,
+        "script": script,
+        "threads": 1,
+        "limits": {"cpu": 1},
+    }
     assert "not a request" in answer(wrong, {})["error"]
 
 
@@ -92,7 +123,14 @@ def test_a_run_that_cannot_be_made_is_an_answer(monkeypatch, tmp_path):
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     script = Script("x.py", b"").as_json()
-    request = {"op": "reproduce", "config": TWIN, "script": script, "threads": 1, "limits": {}, "force_off": False}
+    request = {
+        "op": "reproduce",
+        "config": TWIN,
+        "script": script,
+        "threads": 1,
+        "limits": {},
+        "force_off": False,
+    }
     assert "could not be made" in answer(request, {})["error"]
 
 

@@ -13,16 +13,24 @@ from ftsafety.repro.stopping import EarlyStop, looks
 from ftsafety.repro.verdict import Pattern, judge
 
 OK, HANG = Outcome(Kind.OK, ""), Outcome(Kind.HANG, "did not end in time")
-CRASH = Outcome(Kind.SIGNAL, "SIGSEGV", signatures=(Signature("signal", "SIGSEGV", "bug.py:3 in f"),))
-ELSEWHERE = Outcome(Kind.SIGNAL, "SIGSEGV", signatures=(Signature("signal", "SIGSEGV", "bug.py:4 in g"),))
-AND_ANOTHER = replace(CRASH, signatures=(*CRASH.signatures, Signature("exception", "KeyError", "bug.py:9 in h")))
+CRASH = Outcome(
+    Kind.SIGNAL, "SIGSEGV", signatures=(Signature("signal", "SIGSEGV", "bug.py:3 in f"),)
+)
+ELSEWHERE = Outcome(
+    Kind.SIGNAL, "SIGSEGV", signatures=(Signature("signal", "SIGSEGV", "bug.py:4 in g"),)
+)
+AND_ANOTHER = replace(
+    CRASH, signatures=(*CRASH.signatures, Signature("exception", "KeyError", "bug.py:9 in h"))
+)
 NO_MODULE = Outcome(Kind.EXCEPTION, "ModuleNotFoundError", blocker=Blocker("module", "lxml"))
 
 IN_THREAD = replace(NO_MODULE, blocker=Blocker("module", "lxml", "part"))
 
 
 def rounds(repeat, every_run=False, **outcomes):
-    """The number of rounds that are made, and the reason, if each configuration gives these outcomes in turn."""
+    """The number of rounds that are made, and the reason, if each configuration gives these
+    outcomes in turn.
+    """
     stop = EarlyStop(repeat, every_run)
     runs = {config: Runs(config) for config in CONFIGURATIONS}
     for number in range(repeat):
@@ -70,7 +78,9 @@ def test_runs_that_ended_early_are_judged_as_strictly_as_the_look_that_ended_the
 
 def test_a_look_comes_after_the_rounds_of_a_task_that_pass_its_number():
     stop = EarlyStop(50)
-    runs = {config: Runs(config, [OK if config == "gil" else CRASH] * 4) for config in CONFIGURATIONS}
+    runs = {
+        config: Runs(config, [OK if config == "gil" else CRASH] * 4) for config in CONFIGURATIONS
+    }
     assert not stop(runs, 4)
     for each in runs.values():
         each.outcomes += each.outcomes[:3]
@@ -85,7 +95,9 @@ def test_no_runs_are_no_reason_to_end():
 
 @pytest.mark.slow
 def test_looking_again_and_again_makes_no_more_wrong_claims():
-    """A failure of the same rate everywhere is called one of the GIL in at most 5% of 400 campaigns."""
+    """A failure of the same rate everywhere is called one of the GIL in at most 5% of 400
+    campaigns.
+    """
     draw = random.Random(5)
     wrong = 0
     for _ in range(400):
@@ -97,5 +109,8 @@ def test_looking_again_and_again_makes_no_more_wrong_claims():
                 each.outcomes.append(CRASH if draw.random() < rate else OK)
             if stop(runs, number + 1):
                 break
-        wrong += judge(settled(runs), stop.level).pattern in (Pattern.WITHOUT_GIL, Pattern.FREE_THREADED)
+        wrong += judge(settled(runs), stop.level).pattern in (
+            Pattern.WITHOUT_GIL,
+            Pattern.FREE_THREADED,
+        )
     assert wrong <= 20

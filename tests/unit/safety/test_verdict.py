@@ -14,7 +14,11 @@ from ftsafety.repro.verdict import Pattern, interval, judge, p_value
 def judged(found):
     """(pattern, sentence, remarks) of runs."""
     verdict = judge(found)
-    return verdict.pattern, verdict_words.sentence(verdict, found), tuple(verdict_words.remarks(verdict, found))
+    return (
+        verdict.pattern,
+        verdict_words.sentence(verdict, found),
+        tuple(verdict_words.remarks(verdict, found)),
+    )
 
 
 def runs(**failures):
@@ -22,7 +26,9 @@ def runs(**failures):
     found = {}
     for name, (failed, count) in failures.items():
         config = name.replace("_", "-")
-        outcomes = [Outcome(Kind.SIGNAL, "SIGSEGV")] * failed + [Outcome(Kind.OK, "")] * (count - failed)
+        outcomes = [Outcome(Kind.SIGNAL, "SIGSEGV")] * failed + [Outcome(Kind.OK, "")] * (
+            count - failed
+        )
         found[config] = Runs(config, outcomes)
     return found
 
@@ -30,15 +36,51 @@ def runs(**failures):
 @pytest.mark.parametrize(
     ("failures", "pattern", "words"),
     [
-        ({"gil": (0, 20), "ft_gil": (0, 20), "ft": (0, 20)}, Pattern.NOT_REPRODUCED, "Not reproduced in 20 runs"),
-        ({"gil": (0, 20), "ft_gil": (0, 20), "ft": (9, 20)}, Pattern.WITHOUT_GIL, "Fails only without the GIL"),
-        ({"gil": (0, 20), "ft_gil": (20, 20), "ft": (20, 20)}, Pattern.FREE_THREADED, "even with the GIL on"),
-        ({"gil": (20, 20), "ft_gil": (20, 20), "ft": (20, 20)}, Pattern.EVERYWHERE, "Fails everywhere"),
-        ({"gil": (0, 20), "ft_gil": (0, 20), "ft": (1, 20)}, Pattern.OTHER, "too rarely to tell where"),
-        ({"gil": (0, 2), "ft_gil": (0, 2), "ft": (2, 2)}, Pattern.OTHER, "too few runs to tell where"),
-        ({"gil": (20, 20), "ft_gil": (0, 20), "ft": (0, 20)}, Pattern.OTHER, "the build with the GIL, and only there"),
-        ({"gil": (20, 20), "ft_gil": (20, 20), "ft": (0, 20)}, Pattern.OTHER, "the GIL on, and only there"),
-        ({"ft": (5, 20)}, Pattern.OTHER, "without the GIL (no other configuration could be judged)"),
+        (
+            {"gil": (0, 20), "ft_gil": (0, 20), "ft": (0, 20)},
+            Pattern.NOT_REPRODUCED,
+            "Not reproduced in 20 runs",
+        ),
+        (
+            {"gil": (0, 20), "ft_gil": (0, 20), "ft": (9, 20)},
+            Pattern.WITHOUT_GIL,
+            "Fails only without the GIL",
+        ),
+        (
+            {"gil": (0, 20), "ft_gil": (20, 20), "ft": (20, 20)},
+            Pattern.FREE_THREADED,
+            "even with the GIL on",
+        ),
+        (
+            {"gil": (20, 20), "ft_gil": (20, 20), "ft": (20, 20)},
+            Pattern.EVERYWHERE,
+            "Fails everywhere",
+        ),
+        (
+            {"gil": (0, 20), "ft_gil": (0, 20), "ft": (1, 20)},
+            Pattern.OTHER,
+            "too rarely to tell where",
+        ),
+        (
+            {"gil": (0, 2), "ft_gil": (0, 2), "ft": (2, 2)},
+            Pattern.OTHER,
+            "too few runs to tell where",
+        ),
+        (
+            {"gil": (20, 20), "ft_gil": (0, 20), "ft": (0, 20)},
+            Pattern.OTHER,
+            "the build with the GIL, and only there",
+        ),
+        (
+            {"gil": (20, 20), "ft_gil": (20, 20), "ft": (0, 20)},
+            Pattern.OTHER,
+            "the GIL on, and only there",
+        ),
+        (
+            {"ft": (5, 20)},
+            Pattern.OTHER,
+            "without the GIL (no other configuration could be judged)",
+        ),
         ({"gil": (0, 20), "ft": (15, 20)}, Pattern.OTHER, "without the GIL, and only there"),
         ({"gil": (0, 0), "ft": (0, 0)}, Pattern.UNJUDGED, "no run could be counted"),
     ],
@@ -73,7 +115,10 @@ def test_a_twin_that_is_missing_is_reported():
     found["ft"].missing = found["ft-gil"].missing = "no wheel"
     pattern, sentence, remarks = judged(found)
     assert pattern == Pattern.UNJUDGED and "ft-gil, ft were not run to the end" in sentence
-    assert "ft-gil, ft were not run: no wheel." in remarks and "Nothing is known of ft-gil, ft." in remarks
+    assert (
+        "ft-gil, ft were not run: no wheel." in remarks
+        and "Nothing is known of ft-gil, ft." in remarks
+    )
 
 
 @pytest.mark.parametrize("config", ["gil", "ft-gil", "ft"])
@@ -96,14 +141,19 @@ def test_no_all_clear_where_a_configuration_was_not_run_to_the_end(config):
 
 def test_figures_against_their_definitions():
     def at_least(failures, runs, share):
-        return sum(math.comb(runs, k) * share**k * (1 - share) ** (runs - k) for k in range(failures, runs + 1))
+        return sum(
+            math.comb(runs, k) * share**k * (1 - share) ** (runs - k)
+            for k in range(failures, runs + 1)
+        )
 
-    # Clopper-Pearson: the rates at which 7 or more, or 7 or fewer, failures have a probability of 2.5%.
+    # Clopper-Pearson: the rates at which 7 or more, or 7 or fewer, failures have a probability of
+    # 2.5%.
     low, high = interval(7, 20)
     assert at_least(7, 20, low) == pytest.approx(0.025, rel=1e-6)
     assert 1 - at_least(8, 20, high) == pytest.approx(0.025, rel=1e-6)
     assert interval(0, 20) == pytest.approx((0, 1 - 0.025 ** (1 / 20)))
-    # Fisher: all 7 failures among 20 of 60 runs; the other extreme is likelier, so only this one counts.
+    # Fisher: all 7 failures among 20 of 60 runs; the other extreme is likelier, so only this one
+    # counts.
     assert p_value((7, 20), (0, 40)) == pytest.approx(math.comb(20, 7) / math.comb(60, 7))
 
 
@@ -138,38 +188,62 @@ def test_a_crash_without_the_gil_is_found_behind_an_exception_everywhere():
     assert pattern == Pattern.WITHOUT_GIL
     assert sentence.startswith("SIGSEGV only without the GIL: 0 of 4 runs showed it in gil, ")
     assert "4 of 4 runs showed it in ft (Fisher's exact test: p = " in sentence
-    assert any(each.startswith("Besides, IndexError in every configuration: 4 of 4 runs") for each in remarks)
+    assert any(
+        each.startswith("Besides, IndexError in every configuration: 4 of 4 runs")
+        for each in remarks
+    )
     # A crash hides what would have come later: nothing is known of the exception without the GIL.
     hidden = mixed(gil=always, ft_gil=always, ft=[(4, Kind.SIGNAL, CRASH)])
     pattern, sentence, remarks = judged(hidden)
     assert pattern == Pattern.WITHOUT_GIL and sentence.startswith("SIGSEGV only without the GIL")
-    assert "Besides, IndexError: 4 of 4 runs showed it in gil, 4 of 4 runs showed it in ft-gil." in remarks
+    assert (
+        "Besides, IndexError: 4 of 4 runs showed it in gil, 4 of 4 runs showed it in ft-gil."
+        in remarks
+    )
 
 
 def test_a_place_can_tell_two_bugs_of_one_type_apart():
-    here, there = ("exception", "KeyError", "bug.py:3 in f"), ("exception", "KeyError", "bug.py:7 in g")
+    here, there = (
+        ("exception", "KeyError", "bug.py:3 in f"),
+        ("exception", "KeyError", "bug.py:7 in g"),
+    )
     half = [(10, Kind.EXCEPTION, here), (10, Kind.OK)]
-    found = mixed(gil=half, ft_gil=half, ft=[(10, Kind.EXCEPTION, here), (10, Kind.EXCEPTION, there)])
+    found = mixed(
+        gil=half, ft_gil=half, ft=[(10, Kind.EXCEPTION, here), (10, Kind.EXCEPTION, there)]
+    )
     pattern, sentence, _ = judged(found)
-    assert pattern == Pattern.WITHOUT_GIL and sentence.startswith("KeyError at bug.py:7 in g only without the GIL")
+    assert pattern == Pattern.WITHOUT_GIL and sentence.startswith(
+        "KeyError at bug.py:7 in g only without the GIL"
+    )
 
 
 def test_several_signatures_of_one_bug_are_one_failure():
     sound = [(10, Kind.OK)]
-    found = mixed(gil=sound, ft_gil=sound, ft=[(5, Kind.SIGNAL, CRASH), (3, Kind.EXCEPTION, RAISED), (2, Kind.OK)])
+    found = mixed(
+        gil=sound,
+        ft_gil=sound,
+        ft=[(5, Kind.SIGNAL, CRASH), (3, Kind.EXCEPTION, RAISED), (2, Kind.OK)],
+    )
     pattern, sentence, remarks = judged(found)
     assert pattern == Pattern.WITHOUT_GIL and sentence.startswith("Fails only without the GIL")
-    assert "8 of 10 runs failed in ft" in sentence and not any("Besides" in each for each in remarks)
+    assert "8 of 10 runs failed in ft" in sentence and not any(
+        "Besides" in each for each in remarks
+    )
 
 
 def test_rare_failures_of_many_signatures_make_no_claim():
     def rare(config):
-        return [(1, Kind.EXCEPTION, ("exception", f"Error{n}", f"bug.py:{n} in {config}")) for n in range(5)]
+        return [
+            (1, Kind.EXCEPTION, ("exception", f"Error{n}", f"bug.py:{n} in {config}"))
+            for n in range(5)
+        ]
 
     sound = [(15, Kind.OK)]
     found = mixed(**{config: [*rare(config), *sound] for config in ("gil", "ft_gil", "ft")})
     assert judged(found)[0] == Pattern.EVERYWHERE
-    one = mixed(gil=[(20, Kind.OK)], ft_gil=[(20, Kind.OK)], ft=[(3, Kind.SIGNAL, CRASH), (17, Kind.OK)])
+    one = mixed(
+        gil=[(20, Kind.OK)], ft_gil=[(20, Kind.OK)], ft=[(3, Kind.SIGNAL, CRASH), (17, Kind.OK)]
+    )
     assert judged(one)[0] == Pattern.WITHOUT_GIL  # p = 0.03
     many = [(3, Kind.EXCEPTION, ("exception", f"Error{n}", "")) for n in range(5)]
     with_others = mixed(gil=many, ft_gil=many, ft=[(3, Kind.SIGNAL, CRASH), *many])
@@ -177,7 +251,10 @@ def test_rare_failures_of_many_signatures_make_no_claim():
 
 
 def test_other_interpreters_are_remarks():
-    found = {**runs(gil=(0, 5), ft_gil=(0, 5), ft=(5, 5)), "3.14.1t": Runs("3.14.1t", [Outcome(Kind.OK, "")] * 5)}
+    found = {
+        **runs(gil=(0, 5), ft_gil=(0, 5), ft=(5, 5)),
+        "3.14.1t": Runs("3.14.1t", [Outcome(Kind.OK, "")] * 5),
+    }
     assert judged(found)[0] == Pattern.WITHOUT_GIL
     assert list(verdict_words.others(found)) == ["3.14.1t: 0 of 5 runs failed."]
 

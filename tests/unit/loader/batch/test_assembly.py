@@ -45,7 +45,9 @@ def of_threads(kind=BatchHints):
 
 
 def build(hints, samples, index):
-    return SharedBatch(hints, Epoch(), index).build(types.SimpleNamespace(dataset=samples, times=WorkerTimes()))
+    return SharedBatch(hints, Epoch(), index).build(
+        types.SimpleNamespace(dataset=samples, times=WorkerTimes())
+    )
 
 
 def test_what_batches_look_like_may_change_between_two_looks():
@@ -60,7 +62,8 @@ def test_what_batches_look_like_may_change_between_two_looks():
 
 
 @pytest.mark.parametrize(
-    "seconds, helpers, first_piece", [(math.inf, 2, 16), (1.0, 2, 16), (20e-6, 2, 16), (4e-6, 1, 50), (1e-9, 1, 64)]
+    "seconds, helpers, first_piece",
+    [(math.inf, 2, 16), (1.0, 2, 16), (20e-6, 2, 16), (4e-6, 1, 50), (1e-9, 1, 64)],
 )
 def test_cheap_samples_are_not_shared_out_in_small_pieces(seconds, helpers, first_piece):
     hints = of_threads()
@@ -72,7 +75,10 @@ def test_cheap_samples_are_not_shared_out_in_small_pieces(seconds, helpers, firs
 
 @pytest.mark.parametrize("fewer, kind", [(0, Slots), (1, torch.Tensor)])
 def test_arrays_of_a_certain_size_have_slots(fewer, kind):
-    samples = [torch.full((layout.SMALLEST_SLOT // 8 - fewer,), float(n), dtype=torch.float64) for n in range(4)]
+    samples = [
+        torch.full((layout.SMALLEST_SLOT // 8 - fewer,), float(n), dtype=torch.float64)
+        for n in range(4)
+    ]
     hints = of_threads()
     for _ in range(20):
         data = build(hints, samples, [0, 1, 2, 3]).data
@@ -112,7 +118,9 @@ HUGE = Rows(8, lambda index: torch.zeros(1).expand(2**44))
 def test_a_batch_that_there_is_no_memory_for_is_no_samples_fault(on_error):
     with pytest.raises(RuntimeError) as torchs:
         next(iter(TorchDataLoader(HUGE, batch_size=8)))
-    loader = DataLoader(HUGE, batch_size=8, num_workers=2, worker_method="thread", on_error=on_error)
+    loader = DataLoader(
+        HUGE, batch_size=8, num_workers=2, worker_method="thread", on_error=on_error
+    )
     with pytest.raises(RuntimeError) as ours:
         next(iter(loader))
     asked_for = f"you tried to allocate {8 * 2**46} bytes"

@@ -47,7 +47,9 @@ print(*found)
 """
 
 
-glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc's thresholds are glibc's")
+glibc = pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="malloc's thresholds are glibc's"
+)
 
 
 @pytest.mark.slow
@@ -66,12 +68,15 @@ def test_thresholds_that_the_program_has_set_stay():
     # Every block of over 64 KiB is mapped for itself, whatever the loader does.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
     command = [sys.executable, "-c", PROGRAM]
-    out = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    ).stdout
     assert float(out.split()[1]) > 100
 
 
 huge_pages = pytest.mark.skipif(
-    not Path("/sys/kernel/mm/transparent_hugepage").is_dir() or not Path("/proc/self/smaps").exists(),
+    not Path("/sys/kernel/mm/transparent_hugepage").is_dir()
+    or not Path("/proc/self/smaps").exists(),
     reason="this kernel has no transparent huge pages",
 )
 

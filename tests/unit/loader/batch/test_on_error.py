@@ -1,4 +1,6 @@
-"""Samples that cannot be loaded: what each on_error policy does, and that nothing is lost in silence."""
+"""Samples that cannot be loaded: what each on_error policy does, and that nothing is lost in
+silence.
+"""
 
 import copy
 import pickle
@@ -15,7 +17,11 @@ from tests.datasets import Failing, FailingBatches, FailingStream, Whole
 from tests.in_threads import in_threads
 
 
-def ways(least=0, most=2, of=((0, "thread"), (1, "thread"), (2, "thread"), (1, "process"), (2, "process"))):
+def ways(
+    least=0,
+    most=2,
+    of=((0, "thread"), (1, "thread"), (2, "thread"), (1, "process"), (2, "process")),
+):
     """Return arguments of DataLoader for *least* to *most* workers."""
     return [
         pytest.param({"num_workers": workers, "worker_method": method}, id=f"{workers}-{method}")
@@ -67,7 +73,9 @@ def lists(dl):
 
 @pytest.mark.parametrize("bad", ["ignore", "", "SKIP", None, 1, ["skip"]])
 def test_no_policy(bad):
-    with pytest.raises(ValueError if isinstance(bad, str) else TypeError, match="'raise', 'skip' or a callable"):
+    with pytest.raises(
+        ValueError if isinstance(bad, str) else TypeError, match="'raise', 'skip' or a callable"
+    ):
         DataLoader([1], on_error=bad)
 
 
@@ -100,7 +108,9 @@ BY_FOUR = [[*range(start, start + 4)] for start in range(0, 20, 4)]
 def test_skip_leaves_the_sample_out_and_says_so(workers, dataset, batch_size, batches, indices):
     dl = DataLoader(dataset, batch_size=batch_size, **workers, on_error="skip")
     assert (list(dl) if batch_size is None else lists(dl)) == batches
-    assert dl.skipped.samples == tuple((i, f"ValueError: bad {5 if type(i) is list else i}") for i in indices)
+    assert dl.skipped.samples == tuple(
+        (i, f"ValueError: bad {5 if type(i) is list else i}") for i in indices
+    )
     assert dl.skipped.count == len(indices)
 
 
@@ -112,7 +122,9 @@ def test_one_warning_at_the_end_of_an_epoch(workers):
         warnings.simplefilter("error")
         for _ in range(5):
             next(iterator)
-    with pytest.warns(UserWarning, match="^5 of this .* 2: ValueError: bad 2; 3: .* 2 more") as caught:
+    with pytest.warns(
+        UserWarning, match="^5 of this .* 2: ValueError: bad 2; 3: .* 2 more"
+    ) as caught:
         assert list(iterator) == []
     assert [w.filename for w in caught] == [__file__]
     with pytest.warns(UserWarning, match="^5 of this epoch's.*10 so far"):
@@ -135,7 +147,9 @@ IMAGES = {
 @pytest.mark.parametrize("bad", [(0,), (3,), (0, 1, 2, 3), (5, 6), (1, 2, 9, 19), (16, 17, 18, 19)])
 @pytest.mark.parametrize("workers", ways(of=SLOTS))
 def test_large_samples_close_up(workers, bad, kind):
-    dl = DataLoader(Failing(ValueError, at=bad, make=IMAGES[kind]), batch_size=4, **workers, on_error="skip")
+    dl = DataLoader(
+        Failing(ValueError, at=bad, make=IMAGES[kind]), batch_size=4, **workers, on_error="skip"
+    )
     expected = [[i for i in range(start, start + 4) if i not in bad] for start in range(0, 20, 4)]
     for _ in range(2):  # buffers are used again
         seen = []
@@ -156,7 +170,9 @@ def substitute_image(error, index):
 @pytest.mark.parametrize("bad", [(0,), (2, 3), (4, 5, 6, 7)])
 @pytest.mark.parametrize("workers", ways(of=SLOTS))
 def test_large_substitutes(workers, bad):
-    rows = Failing(ValueError, at=bad, make=lambda index: (torch.full((3, 80, 80), float(index)), index))
+    rows = Failing(
+        ValueError, at=bad, make=lambda index: (torch.full((3, 80, 80), float(index)), index)
+    )
     dl = DataLoader(rows, batch_size=4, **workers, on_error=substitute_image)
     for number, (images, indices) in enumerate(dl):
         for position, (image, index) in enumerate(zip(images, indices, strict=True)):
@@ -226,7 +242,9 @@ def test_a_generator_that_fails_has_ended_and_the_warning_says_so(workers):
 
 @pytest.mark.parametrize("workers", ways())
 def test_an_iterator_that_only_raises_is_given_up(workers):
-    dl = DataLoader(FailingStream(ConnectionError, at=range(10**6)), batch_size=2, **workers, on_error="skip")
+    dl = DataLoader(
+        FailingStream(ConnectionError, at=range(10**6)), batch_size=2, **workers, on_error="skip"
+    )
     with pytest.raises(RuntimeError, match="in a row") as caught:
         list(dl)
     assert "bad 999" in str(caught.value) or "bad 999" in str(caught.value.__cause__)
@@ -245,7 +263,9 @@ def test_persistent_workers_go_on_counting(workers):
 @left_out
 @pytest.mark.parametrize("duplicate", [copy.copy, lambda dl: pickle.loads(pickle.dumps(dl))])
 def test_copies_and_pickles_of_a_loader(duplicate, worker_method):
-    dl = DataLoader(bad(3), batch_size=4, num_workers=1, worker_method=worker_method, on_error="skip")
+    dl = DataLoader(
+        bad(3), batch_size=4, num_workers=1, worker_method=worker_method, on_error="skip"
+    )
     list(dl)
     other = duplicate(dl)
     assert other.on_error == "skip" and other.skipped.count == 1

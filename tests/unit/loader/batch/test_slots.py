@@ -17,7 +17,9 @@ def image(index):
 
 
 def threads(dataset, **arguments):
-    return DataLoader(dataset, worker_method="thread", **{"batch_size": 4, "num_workers": 2, **arguments})
+    return DataLoader(
+        dataset, worker_method="thread", **{"batch_size": 4, "num_workers": 2, **arguments}
+    )
 
 
 def values(batch):
@@ -67,8 +69,11 @@ def test_empty_sample_is_the_samples_slot():
         in_place.append(array.base is not None)
         return array
 
-    assert [values(b) for b in threads(Rows(20, make))] == [list(range(n, n + 4)) for n in range(0, 20, 4)]
-    assert sum(in_place) >= 16  # all but those of the first batch, which shows what samples look like
+    assert [values(b) for b in threads(Rows(20, make))] == [
+        list(range(n, n + 4)) for n in range(0, 20, 4)
+    ]
+    # all but those of the first batch, which shows what samples look like
+    assert sum(in_place) >= 16
 
 
 @pytest.mark.parametrize("shape, dtype", [((200, 201), np.float32), ((200, 200), np.int32)])
@@ -87,7 +92,11 @@ def test_two_empty_samples_of_a_sample_are_two_arrays():
         first[:], second[:] = index, -1
         return first
 
-    assert [values(b) for b in threads(Rows(12, make))] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    assert [values(b) for b in threads(Rows(12, make))] == [
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+        [8, 9, 10, 11],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +112,9 @@ def test_two_empty_samples_of_a_sample_are_two_arrays():
 )
 @pytest.mark.parametrize("first", ["full", "negated", "itself"])
 def test_empty_sample_that_comes_back_in_another_place(first, other):
-    """Its slot is the slot of the first value of its layout, into which another value may be written."""
+    """Its slot is the slot of the first value of its layout, into which another value may be
+    written.
+    """
 
     def make(index):
         array = empty_sample((200, 200), np.float32)
@@ -130,10 +141,17 @@ def test_empty_sample_of_a_loader_inside_a_sample():
     found = []
 
     def make(index):
-        found.append([b[0, 0].item() for b in DataLoader(Rows(2, inner), batch_size=None, collate_fn=lambda x: x)])
+        found.append(
+            [
+                b[0, 0].item()
+                for b in DataLoader(Rows(2, inner), batch_size=None, collate_fn=lambda x: x)
+            ]
+        )
         return image(index)
 
-    assert [values(b) for b in threads(Rows(20, make))] == [list(range(n, n + 4)) for n in range(0, 20, 4)]
+    assert [values(b) for b in threads(Rows(20, make))] == [
+        list(range(n, n + 4)) for n in range(0, 20, 4)
+    ]
     assert found == [[1000.0, 1001.0]] * 20
 
 

@@ -13,7 +13,9 @@ from tests.unit.loader.cache.web_server import serving
 @pytest.fixture(autouse=True)
 def _no_fetcher_left():
     yield
-    assert [thread for thread in threading.enumerate() if thread.name.startswith("cache-fetcher")] == []
+    assert [
+        thread for thread in threading.enumerate() if thread.name.startswith("cache-fetcher")
+    ] == []
 
 
 @pytest.fixture
@@ -24,7 +26,9 @@ def short_pauses(monkeypatch):
 
 @pytest.fixture
 def opened(tmp_path):
-    """Return ``opened(source, **arguments)``, which makes a cache of 4 MiB and closes it after the test."""
+    """Return ``opened(source, **arguments)``, which makes a cache of 4 MiB and closes it after the
+    test.
+    """
     caches = []
 
     def make(source, directory="", **arguments):
@@ -39,10 +43,14 @@ def opened(tmp_path):
 
 @pytest.fixture
 def ready(opened):
-    """Return ``ready(source, **arguments)``, which sets epoch 0, once all of a source with an end is there."""
+    """Return ``ready(source, **arguments)``, which sets epoch 0, once all of a source with an end
+    is there.
+    """
 
     def make(source, *directory, **arguments):
-        cache = opened(source, *directory, **{"min_samples": getattr(source, "count", None) or 1} | arguments)
+        cache = opened(
+            source, *directory, **{"min_samples": getattr(source, "count", None) or 1} | arguments
+        )
         cache.set_epoch(0)
         return cache
 
@@ -59,7 +67,9 @@ def server(tmp_path):
 
 @pytest.fixture
 def open_store(tmp_path):
-    """Return ``open_store()``, which opens the directory "cache" with 4 MiB, and closes it after the test."""
+    """Return ``open_store()``, which opens the directory "cache" with 4 MiB, and closes it after
+    the test.
+    """
     with contextlib.ExitStack() as stores:
 
         def make(max_bytes=4 << 20):

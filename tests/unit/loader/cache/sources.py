@@ -1,4 +1,6 @@
-"""Sources for the tests. The bytes of a sample follow from its key, so that a wrong sample shows."""
+"""Sources for the tests. The bytes of a sample follow from its key, so that a wrong sample
+shows.
+"""
 
 import dataclasses
 import hashlib
@@ -13,7 +15,8 @@ def content(key, size):
 
 
 class Numbered:
-    """Source of *count* samples (None: endless) of *size* bytes. ``reads`` has the keys in the order of reading.
+    """Source of *count* samples (None: endless) of *size* bytes. ``reads`` has the keys in the
+    order of reading.
 
     If *gate* is an event, no sample is read before it is set.
     """
@@ -34,7 +37,9 @@ class Numbered:
 
 
 class Logged(Numbered):
-    """Source that logs each read in a file beforehand, in one piece, for processes that are killed."""
+    """Source that logs each read in a file beforehand, in one piece, for processes that are
+    killed.
+    """
 
     def __init__(self, count, size, path):
         super().__init__(count, size)

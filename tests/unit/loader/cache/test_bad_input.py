@@ -11,10 +11,21 @@ import pytest
 
 from ftloader.cache import CacheError, GrowingCache, Share, UrlSource
 from ftloader.workers import exit as program_exit
-from tests.unit.loader.cache.sources import Failing, Numbered, check, check_whole, keys_of, require, until
+from tests.unit.loader.cache.sources import (
+    Failing,
+    Numbered,
+    check,
+    check_whole,
+    keys_of,
+    require,
+    until,
+)
 from tests.unit.loader.cache.test_store import on_disk
 
-pytestmark = [pytest.mark.usefixtures("short_pauses"), pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning")]
+pytestmark = [
+    pytest.mark.usefixtures("short_pauses"),
+    pytest.mark.filterwarnings("ignore:the cache:RuntimeWarning"),
+]
 
 
 def test_a_sample_that_fails_is_tried_again(ready):
@@ -40,7 +51,9 @@ def test_warnings_that_are_errors_end_no_fetcher(opened, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         cache = opened(
-            Failing(10, lambda key, _: OSError("lost") if key == "sample 0" else None), fetchers=1, retries=0
+            Failing(10, lambda key, _: OSError("lost") if key == "sample 0" else None),
+            fetchers=1,
+            retries=0,
         )
         until(cache, lambda _: cache._writer.fetchers.idle)
         cache.set_epoch(0)
@@ -69,12 +82,21 @@ class Half(Failing):
     [
         # SystemExit: threads that it ends die in silence.
         *(
-            (Failing(count, lambda *_, error=error: error("no route")), f"fetching fails: no route.*{error.__name__}")
+            (
+                Failing(count, lambda *_, error=error: error("no route")),
+                f"fetching fails: no route.*{error.__name__}",
+            )
             for count in (2, None)
             for error in (OSError, SystemExit)
         ),
-        (Half(5, lambda *_: ConnectionError("no route")), "fetching fails: (no route|half a listing)"),
-        *((Gives(3, given), "bytes-like|contiguous") for given in (None, "text", 7, [1, 2], memoryview(b"abcd")[::2])),
+        (
+            Half(5, lambda *_: ConnectionError("no route")),
+            "fetching fails: (no route|half a listing)",
+        ),
+        *(
+            (Gives(3, given), "bytes-like|contiguous")
+            for given in (None, "text", 7, [1, 2], memoryview(b"abcd")[::2])
+        ),
         (Gives(2, bytes(2 << 20)), "larger than a quarter of the budget"),
     ],
 )
@@ -108,9 +130,12 @@ def test_keys_that_fail_half_way(opened):
 
     source = Cut(3)
     cache = opened(source, fetchers=100, retries=3, min_samples=4)
-    with pytest.raises(CacheError, match="3 samples are there.*fetching fails: the rest is not yours"):
+    with pytest.raises(
+        CacheError, match="3 samples are there.*fetching fails: the rest is not yours"
+    ):
         cache.set_epoch(0)
-    # Far fewer than failures in a row of 100 fetchers that would tell (200), however late this thread looks.
+    # Far fewer than failures in a row of 100 fetchers that would tell (200), however late this
+    # thread looks.
     assert source.reads.count("listing") < 150
     require(cache, 3)
     cache.set_epoch(0)
@@ -151,7 +176,8 @@ def test_keys_of_any_kind(opened, format):
         assert sorted(keys_of(cache)) == sorted(names)
         assert sorted(key for key in source.reads if key != long) == sorted(names)
         cache.close()
-        cache = opened(Numbered(0), max_bytes=2 << 20, min_samples=len(names), format=format)  # from the disk
+        # from the disk
+        cache = opened(Numbered(0), max_bytes=2 << 20, min_samples=len(names), format=format)
 
 
 def test_a_full_disk_keeps_what_is_there_and_goes_on_when_it_can(opened, disk):
@@ -180,23 +206,35 @@ def test_a_full_disk_at_the_start_is_an_error(opened, disk):
         opened(Numbered(60, size=20_000), directory / "cache", max_bytes=4 << 20)
     os.truncate(ballast, (1 << 20) - 32 * 4096)
     with pytest.raises(CacheError, match="No space left"):
-        opened(Numbered(60, size=20_000), directory / "cache", max_bytes=4 << 20, min_samples=9).set_epoch(0)
+        opened(
+            Numbered(60, size=20_000), directory / "cache", max_bytes=4 << 20, min_samples=9
+        ).set_epoch(0)
 
 
 @pytest.mark.parametrize("format", ["segment", "tfrecord"])
 @pytest.mark.parametrize(
     ("source", "directory"),
-    [("data", "data"), ("data", "data/.cache"), ("data", "data/a/b"), ("cache/data", "cache"), ("data", "link/cache")],
+    [
+        ("data", "data"),
+        ("data", "data/.cache"),
+        ("data", "data/a/b"),
+        ("cache/data", "cache"),
+        ("data", "link/cache"),
+    ],
 )
 @pytest.mark.parametrize("address", ["{}", "file://{}", "simplecache::file://{}"])
 def test_a_directory_inside_its_source_is_refused(tmp_path, source, directory, address, format):
-    """Report: mosaicml/streaming#988, Lightning-AI/litData#489. The cache's own files became samples."""
+    """Report: mosaicml/streaming#988, Lightning-AI/litData#489. The cache's own files became
+    samples.
+    """
     (tmp_path / source).mkdir(parents=True)
     (tmp_path / "link").symlink_to("data")
     (tmp_path / source / "sample").write_bytes(b"1")
     whole = UrlSource(address.format(tmp_path / source))
     for each in (whole, Share(whole, 0, 1)):
-        with pytest.raises(ValueError, match="lie one in the other: .*Take a directory beside the folder: "):
+        with pytest.raises(
+            ValueError, match="lie one in the other: .*Take a directory beside the folder: "
+        ):
             GrowingCache(each, tmp_path / directory, max_bytes=1 << 20, format=format)
     assert not (tmp_path / directory / "ftcache.writer").exists()
 
@@ -204,14 +242,18 @@ def test_a_directory_inside_its_source_is_refused(tmp_path, source, directory, a
 def test_a_source_that_lists_its_caches_files_is_told(tmp_path, opened):
     class Folder:
         def keys(self):
-            return sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+            return sorted(
+                str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()
+            )
 
         def read(self, key):
             return (tmp_path / key).read_bytes()
 
     (tmp_path / "a sample").write_bytes(b"1")
     cache = opened(Folder(), "cache", min_samples=2, retries=0)
-    with pytest.raises(CacheError, match="a file of the cache: take a directory outside the source"):
+    with pytest.raises(
+        CacheError, match="a file of the cache: take a directory outside the source"
+    ):
         cache.set_epoch(0)
     assert cache.statistics().samples <= 1
 
@@ -224,7 +266,9 @@ def test_a_directory_that_cannot_be_written(tmp_path, opened):
         opened(Numbered(1), "/proc/none/cache")
 
 
-@pytest.mark.parametrize("lacking", ["fcntl.flock", "os.replace", "os.posix_fallocate", "os.fdatasync"])
+@pytest.mark.parametrize(
+    "lacking", ["fcntl.flock", "os.replace", "os.posix_fallocate", "os.fdatasync"]
+)
 def test_a_file_system_that_lacks_a_call(opened, ready, monkeypatch, lacking):
     def refuse(*_):
         raise OSError(errno.EOPNOTSUPP, f"no {lacking} here")
@@ -237,7 +281,9 @@ def test_a_file_system_that_lacks_a_call(opened, ready, monkeypatch, lacking):
         else:  # what was not synced is checked by the next writer
             cache = ready(Numbered(5))
             check(cache)
-            with pytest.warns(RuntimeWarning, match=f"a file onto the disk: OSError: .* no {lacking} here"):
+            with pytest.warns(
+                RuntimeWarning, match=f"a file onto the disk: OSError: .* no {lacking} here"
+            ):
                 cache.close()
     check_whole(opened(Numbered(5), min_samples=5), Numbered(5), 0)  # nothing is locked
 
@@ -300,6 +346,8 @@ def test_a_segment_that_somebody_overwrote_ends_no_fetcher(ready):
     for path in Path(cache._directory).glob("*.segment"):
         path.write_bytes(b"of another program" * 10)
     source.count = 7
-    with pytest.warns(RuntimeWarning, match="a file onto the disk: CacheError: .* of another program"):
+    with pytest.warns(
+        RuntimeWarning, match="a file onto the disk: CacheError: .* of another program"
+    ):
         cache.set_epoch(1)
         until(cache, lambda now: now.samples == 7 and cache._writer.fetchers.idle)

@@ -36,7 +36,9 @@ def test_pins_of_others_are_left_alone(store):
     ours = os.path.join(store.directory, "0123456789abcdef.pins")  # of a reader that died
     open(ours, "w").close()
     assert sharing.pinned_by_readers(store.directory) == set()
-    assert not os.path.exists(ours) and {"board.pins", "0123abcd.pins"} < set(os.listdir(store.directory))
+    assert not os.path.exists(ours) and {"board.pins", "0123abcd.pins"} < set(
+        os.listdir(store.directory)
+    )
 
 
 def test_pipes_in_the_place_of_small_files_are_not_waited_for(store):
@@ -62,18 +64,23 @@ def test_pins_that_hold_anything_pin_nothing(store, kind):
     if kind == "endless":
         os.truncate(fd, 1 << 40)
     fcntl.flock(fd, fcntl.LOCK_EX)  # a reader that lives
-    assert sharing.pinned_by_readers(store.directory) == ({"\ufffd\ufffd", "one"} if kind == "not text" else set())
+    assert sharing.pinned_by_readers(store.directory) == (
+        {"\ufffd\ufffd", "one"} if kind == "not text" else set()
+    )
     os.close(fd)
 
 
-@pytest.mark.parametrize("text", ["[]", "5", '{"segments": 5}', '{"segments": [[1]]}', "[" * 70_000, "\x89\x00"])
+@pytest.mark.parametrize(
+    "text", ["[]", "5", '{"segments": 5}', '{"segments": [[1]]}', "[" * 70_000, "\x89\x00"]
+)
 def test_a_damaged_snapshot_is_none(store, open_store, text):
     add(store, 1)
     store.close()
     with open(os.path.join(store.directory, "ftcache.writer"), "w") as file:
         file.write(text)
     assert sharing.published(store.directory) == {}
-    with open(os.path.join(store.directory, "ftcache.writer"), "a") as file:  # with the right checksum, too
+    with open(os.path.join(store.directory, "ftcache.writer"), "a") as file:
+        # with the right checksum, too
         file.write(f"\n{zlib.crc32(text.encode())}")
     assert sharing.published(store.directory) == {}
     assert keys(publish(open_store()).segments) == [1]

@@ -17,7 +17,15 @@ from torch.utils.data import WeightedRandomSampler
 from ftloader import DataLoader, fork
 from ftloader.cache import CacheError, CorruptSampleError, GrowingCache, RawArray, fetchers
 from tests.checkout import CHECKOUT
-from tests.unit.loader.cache.sources import Failing, Numbered, check, check_whole, content, keys_of, until
+from tests.unit.loader.cache.sources import (
+    Failing,
+    Numbered,
+    check,
+    check_whole,
+    content,
+    keys_of,
+    until,
+)
 
 
 def test_an_epoch_is_what_was_complete_when_it_was_set(opened):
@@ -54,7 +62,12 @@ def test_nothing_is_fetched_twice(opened, ready):
 def test_a_loader_reads_the_epoch(ready, method, persistent):
     cache = ready(Numbered(30))  # torch's sampler refuses an empty dataset
     loader = DataLoader(
-        cache, batch_size=4, shuffle=True, num_workers=2, worker_method=method, persistent_workers=persistent
+        cache,
+        batch_size=4,
+        shuffle=True,
+        num_workers=2,
+        worker_method=method,
+        persistent_workers=persistent,
     )
     for epoch in range(2):
         cache.set_epoch(epoch)
@@ -106,7 +119,8 @@ def test_old_samples_make_place_and_epochs_stay_readable(opened):
     for epoch in range(12):
         cache.set_epoch(epoch)
         seen.update(keys_of(cache))
-        until(cache, lambda _: cache._writer.store.full)  # all that fits is there, what was evicted is evicted
+        # all that fits is there, what was evicted is evicted
+        until(cache, lambda _: cache._writer.store.full)
         check(cache)
         assert len(cache) * 20_000 <= 1 << 19
     now = cache.statistics()
@@ -146,7 +160,9 @@ def test_at_most(opened):
 
 def test_more_samples_than_there_will_be(opened):
     cache = opened(Numbered(3), min_samples=4)
-    with pytest.raises(CacheError, match="3 samples are there, and min_samples=4: the source has no more"):
+    with pytest.raises(
+        CacheError, match="3 samples are there, and min_samples=4: the source has no more"
+    ):
         cache.set_epoch(0)
     large = opened(Numbered(None, size=100_000), "large", max_bytes=1 << 20, min_samples=20)
     with pytest.raises(CacheError, match="no more fit. Take a larger max_bytes"):
@@ -160,10 +176,14 @@ def test_decode(ready):
 
 def test_raw_arrays_are_read_into_the_batch(ready):
     size = 1 << 18
-    cache = ready(Numbered(8, size=size), max_bytes=64 << 20, decode=RawArray(np.float32, (256, 256)))
+    cache = ready(
+        Numbered(8, size=size), max_bytes=64 << 20, decode=RawArray(np.float32, (256, 256))
+    )
     loader = DataLoader(cache, batch_size=4, num_workers=2, worker_method="thread")
     batches = list(loader) + list(loader)
-    assert [batch.shape for batch in batches] == [(4, 256, 256)] * 4 and batches[0].dtype == torch.float32
+    assert [batch.shape for batch in batches] == [(4, 256, 256)] * 4 and batches[
+        0
+    ].dtype == torch.float32
     rows = [row.numpy().tobytes() for batch in batches for row in batch]
     assert rows == [content(key, size) for key in keys_of(cache)] * 2
     wrong = ready(Numbered(1), "wrong", decode=RawArray(np.float32, (7,)))
@@ -255,7 +275,8 @@ def test_a_dropped_cache_ends_its_threads(tmp_path):
 
 
 def test_dropping_a_cache_waits_for_no_lock(tmp_path):
-    """A collection may run anywhere, and found its caller inside a step for which a fetcher with ``guard`` waited.
+    """A collection may run anywhere, and found its caller inside a step for which a fetcher with
+    ``guard`` waited.
 
     Reports: mosaicml/llm-foundry#436, huggingface/accelerate#3391.
     """
@@ -321,7 +342,9 @@ def test_what_worker_processes_find_damaged_is_fetched_again(opened, context):
                 file.seek(60)
                 file.write(b"\0\0\0\0")
         # (In torch's own loader an error does not end the worker.)
-        loader = torch.utils.data.DataLoader(cache, batch_size=1, num_workers=1, multiprocessing_context=context)
+        loader = torch.utils.data.DataLoader(
+            cache, batch_size=1, num_workers=1, multiprocessing_context=context
+        )
         batches, failed = iter(loader), 0
         for index in range(40):
             try:
@@ -336,7 +359,8 @@ def test_what_worker_processes_find_damaged_is_fetched_again(opened, context):
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"pin": 0}, {"fetchers": 0}, {"max_bytes": 1000}, {"max_bytes": None}, {"min_samples": -1}]
+    "arguments",
+    [{"pin": 0}, {"fetchers": 0}, {"max_bytes": 1000}, {"max_bytes": None}, {"min_samples": -1}],
 )
 def test_arguments(tmp_path, arguments):
     with pytest.raises(ValueError, match=next(iter(arguments))):
@@ -359,7 +383,9 @@ def test_a_program_that_does_not_close_ends(run_program, tmp_path):
 
 
 def test_no_ctrl_c_comes_between_a_lock_and_its_release():
-    """Methods of a condition are Python, and Ctrl-C in one of them can leave its lock taken forever."""
+    """Methods of a condition are Python, and Ctrl-C in one of them can leave its lock taken
+    forever.
+    """
     for path in (CHECKOUT / "loader/ftloader/cache").glob("*.py"):
         assert "changed:\n" not in path.read_text(), f"{path}: enter the condition's lock instead"
 

@@ -1,4 +1,6 @@
-"""Segments with changed bytes, whose checksums do not fit or were made to fit: only documented errors."""
+"""Segments with changed bytes, whose checksums do not fit or were made to fit: only documented
+errors.
+"""
 
 import errno
 import functools
@@ -20,7 +22,9 @@ from tests.unit.loader.cache.test_store import on_disk
 
 CASES = 40
 NUMBERS = [0, 1, 5, 1 << 31, 1 << 32, 1 << 40, (1 << 63) - 1, 1 << 63, (1 << 64) - 1]
-WRITTEN = {name: functools.partial(test_segment.written, format=format) for name, format in FORMATS.items()}
+WRITTEN = {
+    name: functools.partial(test_segment.written, format=format) for name, format in FORMATS.items()
+}
 
 
 def changed(data, chance):
@@ -44,7 +48,9 @@ def changed(data, chance):
 
 
 def lying(data, chance):
-    """Return a sealed segment, synced or not, whose sizes, rows or keys are changed and have fitting checksums."""
+    """Return a sealed segment, synced or not, whose sizes, rows or keys are changed and have
+    fitting checksums.
+    """
     magic, _, _, begin, count, _ = record.TRAILER.unpack(data[-record.TRAILER.size :])
     index = bytearray(data[begin : -record.TRAILER.size])
     what, body = chance.randrange(4), data[:begin]
@@ -95,7 +101,9 @@ def test_no_error_but_those_that_are_documented(tmp_path, format, change):
         segment.sync(str(whole), name)
         for _ in range(CASES):
             shutil.copytree(whole, directory)
-            victim = chance.choice(list(directory.iterdir())) if change is changed else directory / name
+            victim = (
+                chance.choice(list(directory.iterdir())) if change is changed else directory / name
+            )
             victim.write_bytes(change(victim.read_bytes(), chance))
             for step in (segment.load, segment.recover, segment.load):
                 for key, data in samples(step, str(directory), name):
@@ -138,7 +146,11 @@ def test_a_giant_with_holes_is_not_read(opened, ready, sealed):
         if sealed:
             parts = zlib.crc32(b""), 16, 1
             file.seek(0, os.SEEK_END)
-            file.write(record.TRAILER.pack(b"ftsealed", parts[0], zlib.crc32(repr(parts).encode()), 16, 1, 1))
+            file.write(
+                record.TRAILER.pack(
+                    b"ftsealed", parts[0], zlib.crc32(repr(parts).encode()), 16, 1, 1
+                )
+            )
     cache = ready(source, min_samples=3)
     check(cache)
     assert not path.exists() and len(cache) == 3 and source.reads == []
@@ -202,16 +214,22 @@ def test_a_segment_that_the_disk_cannot_read(opened, monkeypatch, where):
     status, keys = os.stat(directory / names[0]), segment.load(str(directory), names[0]).keys
 
     def read(fd, length, offset):
-        if os.fstat(fd).st_ino == status.st_ino and (offset < 4096 if where == "begin" else offset > 4096):
+        if os.fstat(fd).st_ino == status.st_ino and (
+            offset < 4096 if where == "begin" else offset > 4096
+        ):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return pread(fd, length, offset)
 
-    with monkeypatch.context() as patching, open(directory / names[0]):  # open: the inode is not used again
+    with monkeypatch.context() as patching, open(directory / names[0]):
+        # open: the inode is not used again
         patching.setattr(os, "pread", read)
         check_what_is_lost(opened, source, keys)
 
 
-OTHERS = {"version 9": record.HEAD.pack(b"ftcache\n", 9), "another program": b"of another program" * 10}
+OTHERS = {
+    "version 9": record.HEAD.pack(b"ftcache\n", 9),
+    "another program": b"of another program" * 10,
+}
 
 
 @pytest.mark.parametrize("other", OTHERS)
@@ -221,8 +239,12 @@ def test_a_file_of_another_version_or_program_is_refused_and_not_touched(opened,
     directory, _ = filled(opened, Numbered(60, size=10_000))
     (directory / f"{number:010d}-0123abcd{segment.SUFFIX}").write_bytes(OTHERS[other])
     (directory / f"{2:010d}-0123abcd{segment.SUFFIX}").write_bytes(bytes(100))
-    before = {name: data for name, data in files(directory).items() if not name.startswith("ftcache.")}
-    with pytest.raises(CacheError, match=f"of {other}; this is version 1 or 2. Take another directory"):
+    before = {
+        name: data for name, data in files(directory).items() if not name.startswith("ftcache.")
+    }
+    with pytest.raises(
+        CacheError, match=f"of {other}; this is version 1 or 2. Take another directory"
+    ):
         opened(Numbered(60))
     assert before.items() <= files(directory).items()
 

@@ -1,7 +1,9 @@
-"""Power failures: what a cache does to its files is recorded, and replayed up to any moment, as a disk may keep it.
+"""Power failures: what a cache does to its files is recorded, and replayed up to any moment, as a
+disk may keep it.
 
-Kept are a file's name and content as of the last time that they were synced. Of what came after, the disk may have any
-part: each 4 KiB of each write, each new length of a file, and of the changes to the directory those up to some moment.
+Kept are a file's name and content as of the last time that they were synced. Of what came after,
+the disk may have any part: each 4 KiB of each write, each new length of a file, and of the changes
+to the directory those up to some moment.
 """
 
 import functools
@@ -21,7 +23,8 @@ BUDGET = 1 << 20
 
 
 class Recorder:
-    """Recorder of every change of the files of *directory*, in order. Files have numbers, since inodes are reused.
+    """Recorder of every change of the files of *directory*, in order. Files have numbers, since
+    inodes are reused.
 
     ``_lock`` guards all of it, and is held while the change is made.
     """
@@ -34,9 +37,13 @@ class Recorder:
         for name in ("fdatasync", "fsync"):
             monkeypatch.setattr(os, name, lambda fd: None)
         for name in ("pwrite", "ftruncate", "posix_fallocate", "fdatasync", "fsync"):
-            monkeypatch.setattr(os, name, functools.partial(self._on_descriptor, getattr(os, name), name))
+            monkeypatch.setattr(
+                os, name, functools.partial(self._on_descriptor, getattr(os, name), name)
+            )
         for name in ("unlink", "replace", "rename"):
-            monkeypatch.setattr(os, name, functools.partial(self._on_paths, getattr(os, name), name))
+            monkeypatch.setattr(
+                os, name, functools.partial(self._on_paths, getattr(os, name), name)
+            )
         monkeypatch.setattr(os, "open", functools.partial(self._open, os.open))
 
     def _open(self, real, path, flags, *mode):
@@ -65,7 +72,9 @@ class Recorder:
 
 
 class Disk:
-    """A possible disk after the first *count* of the *operations*. *chance* picks the unsynced parts that it has."""
+    """A possible disk after the first *count* of the *operations*. *chance* picks the unsynced
+    parts that it has.
+    """
 
     def __init__(self, operations, count, chance):
         self._durable = defaultdict(bytearray)  # by the file's number
@@ -132,8 +141,12 @@ def recorded(tmp_path, monkeypatch, format):
         recorder = Recorder(directory, patching)
         for life in range(2):
             source = Numbered(None, size=1500)
-            source.keys = lambda life=life: (f"sample {number}" for number in range(400 * life, 10**9))
-            with GrowingCache(source, directory, max_bytes=BUDGET, fetchers=1, format=format) as cache:
+            source.keys = lambda life=life: (
+                f"sample {number}" for number in range(400 * life, 10**9)
+            )
+            with GrowingCache(
+                source, directory, max_bytes=BUDGET, fetchers=1, format=format
+            ) as cache:
                 for epoch in range(3):
                     until(cache, lambda _: cache._writer.store.full)
                     cache.set_epoch(epoch)
@@ -141,7 +154,9 @@ def recorded(tmp_path, monkeypatch, format):
 
 
 def kept_for_certain(operations, count):
-    """Return the segments that, with their directory, were synced and not removed in the first *count* operations."""
+    """Return the segments that, with their directory, were synced and not removed in the first
+    *count* operations.
+    """
     names, synced, certain = {}, set(), set()
     for kind, *rest in operations[:count]:
         if kind == "create":
@@ -168,9 +183,19 @@ def test_power_failures(tmp_path, monkeypatch, format, times, seed):
     for name in ("fdatasync", "fsync"):
         monkeypatch.setattr(os, name, lambda fd: None)
     kinds = {operation[0] for operation in operations}
-    assert {"create", "pwrite", "posix_fallocate", "ftruncate", "fdatasync", "fsync", "unlink", "replace"} <= kinds
+    assert {
+        "create",
+        "pwrite",
+        "posix_fallocate",
+        "ftruncate",
+        "fdatasync",
+        "fsync",
+        "unlink",
+        "replace",
+    } <= kinds
     chance = random.Random(seed)
-    samples = {}  # of every segment, as it was sealed the first time that it was found with all its samples
+    # of every segment, as it was sealed the first time that it was found with all its samples
+    samples = {}
     certain_ones = lost_ones = 0
     for number in range(times):
         count = chance.randint(0, len(operations))
@@ -183,7 +208,9 @@ def test_power_failures(tmp_path, monkeypatch, format, times, seed):
         for name in certain:  # complete, and it says so
             samples[name] = segment.load(str(directory), name).keys
         source = Numbered(0)
-        with GrowingCache(source, directory, max_bytes=BUDGET, min_samples=0, format=format, pin=1) as cache:
+        with GrowingCache(
+            source, directory, max_bytes=BUDGET, min_samples=0, format=format, pin=1
+        ) as cache:
             cache.set_epoch(0)
             check(cache)
             found = set(keys_of(cache))

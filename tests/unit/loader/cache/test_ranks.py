@@ -1,5 +1,5 @@
-"""One writer and the readers of its snapshots: in this process, where locks of files keep them apart as well, and in
-another one, which is killed."""
+"""One writer and the readers of its snapshots: in this process, where locks of files keep them
+apart as well, and in another one, which is killed."""
 
 import contextlib
 import itertools
@@ -17,7 +17,8 @@ from tests.unit.loader.cache.sources import Numbered, check, check_whole, conten
 
 @pytest.fixture
 def cache(opened):
-    # A quarter for each of the writer's and the reader's epochs, which may differ: half is there to evict.
+    # A quarter for each of the writer's and the reader's epochs, which may differ: half is there to
+    # evict.
     return opened(Numbered(None, size=20_000), max_bytes=1 << 20, pin=0.25)
 
 
@@ -87,7 +88,8 @@ def test_epochs_that_differ(cache, reader, opened):
     with pytest.raises(CacheError, match="at epoch 2 already, not at 1"):
         reader.set_epoch(1)
     cache.close()
-    again = opened(Numbered(None, size=20_000), max_bytes=1 << 20)  # another run, which has set no epoch yet
+    # another run, which has set no epoch yet
+    again = opened(Numbered(None, size=20_000), max_bytes=1 << 20)
     timer = threading.Timer(0.1, again.set_epoch, [2])
     timer.start()
     reader.set_epoch(2)  # not the one that the first run left
@@ -96,7 +98,9 @@ def test_epochs_that_differ(cache, reader, opened):
 
 
 def test_a_reader_that_the_writer_overtakes_is_told_of_that(cache, reader, monkeypatch):
-    """The writer sets the next epoch, and evicts segments, just before the reader has pinned them."""
+    """The writer sets the next epoch, and evicts segments, just before the reader has pinned
+    them.
+    """
     next_epoch(cache, 0)
     write = sharing.Pins.write
 
@@ -105,7 +109,10 @@ def test_a_reader_that_the_writer_overtakes_is_told_of_that(cache, reader, monke
             next_epoch(cache, epoch)
         write(pins, text)
 
-    with monkeypatch.context() as patching, pytest.raises(CacheError, match="at epoch 3 already, not at 0"):
+    with (
+        monkeypatch.context() as patching,
+        pytest.raises(CacheError, match="at epoch 3 already, not at 0"),
+    ):
         patching.setattr(sharing.Pins, "write", late)
         reader.set_epoch(0)
     reader.set_epoch(3)
@@ -113,7 +120,9 @@ def test_a_reader_that_the_writer_overtakes_is_told_of_that(cache, reader, monke
 
 
 def test_what_is_being_written_is_no_snapshot(cache, reader, monkeypatch):
-    """Neither system call is atomic: a reader can see a part of the new snapshot followed by the old one."""
+    """Neither system call is atomic: a reader can see a part of the new snapshot followed by the
+    old one.
+    """
     cache.set_epoch(0)
     path, half, pwrite = os.path.join(cache._directory, "ftcache.writer"), [], os.pwrite
 
@@ -129,7 +138,10 @@ def test_what_is_being_written_is_no_snapshot(cache, reader, monkeypatch):
         patching.setattr(os, "pwrite", write)
         next_epoch(cache, 1)
     after = sharing.published(cache._directory)
-    assert before["segments"] != after["segments"] and [one for one in half if one not in ({}, before, after)] == []
+    assert (
+        before["segments"] != after["segments"]
+        and [one for one in half if one not in ({}, before, after)] == []
+    )
     reader.set_epoch(1)
     assert keys_of(reader) == keys_of(cache)
 
@@ -159,7 +171,11 @@ def test_a_rank_that_is_killed_leaves_no_pins(cache, tmp_path):
     os.waitpid(rank, 0)
     for epoch in range(1, 4):
         next_epoch(cache, epoch)
-    assert not first & set(keys_of(cache)) and cache._writer.store.evictions and not pins(tmp_path / "cache")
+    assert (
+        not first & set(keys_of(cache))
+        and cache._writer.store.evictions
+        and not pins(tmp_path / "cache")
+    )
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -177,14 +193,20 @@ def test_what_a_reader_finds_damaged_is_fetched_again(ready, opened, tmp_path, r
         cache.close()
         cache = opened(source, min_samples=5)
     check_whole(cache, source, 1)
-    assert len(source.reads) == 10 and not [name for name in os.listdir(cache._directory) if "damaged" in name]
+    assert len(source.reads) == 10 and not [
+        name for name in os.listdir(cache._directory) if "damaged" in name
+    ]
 
 
 def test_ranks_that_join_in_the_middle_of_an_epoch(cache, tmp_path):
-    """A job of one rank goes on with three: the new ones take up the snapshot, and their share of the rest."""
+    """A job of one rank goes on with three: the new ones take up the snapshot, and their share of
+    the rest.
+    """
 
     def samples(loader, batches=None):
-        return [bytes(row) for batch in itertools.islice(iter(loader), batches) for row in batch.numpy()]
+        return [
+            bytes(row) for batch in itertools.islice(iter(loader), batches) for row in batch.numpy()
+        ]
 
     def make(dataset, ranks, rank, size):
         sampler = DistributedSampler(dataset, ranks, rank)
@@ -196,7 +218,11 @@ def test_ranks_that_join_in_the_middle_of_an_epoch(cache, tmp_path):
     state, snapshot = alone.state_dict(), cache.state_dict()
     for rank in range(3):
         with contextlib.ExitStack() as closing:
-            reader = cache if rank == 0 else closing.enter_context(GrowingCache(None, tmp_path / "cache"))
+            reader = (
+                cache
+                if rank == 0
+                else closing.enter_context(GrowingCache(None, tmp_path / "cache"))
+            )
             reader.load_state_dict(snapshot)
             loader = make(reader, 3, rank, 2)
             loader.load_state_dict(state)

@@ -19,7 +19,9 @@ each_format = pytest.mark.parametrize("format", formats.FORMATS.values(), ids=fo
 
 
 def written(directory, count=20, missing=None, seal=True, format=formats.FORMATS["segment"]):
-    """Write a segment of *count* samples. Those in *missing* are begun only: by default the last one without *seal*."""
+    """Write a segment of *count* samples. Those in *missing* are begun only: by default the last
+    one without *seal*.
+    """
     writer = SegmentWriter(str(directory), 3, 1 << 20, format)
     missing = {count - 1} if missing is None and not seal else missing or ()
     for number in range(count):
@@ -62,7 +64,9 @@ def test_a_segment_is_read_as_it_was_written(tmp_path, format, missing):
 
 
 @each_format
-@pytest.mark.parametrize(("key", "length"), [(b"k" * 50, 100), (b"k", 30000), (b"k" * 5000, 1), (b"k", 10**6)])
+@pytest.mark.parametrize(
+    ("key", "length"), [(b"k" * 50, 100), (b"k", 30000), (b"k" * 5000, 1), (b"k", 10**6)]
+)
 def test_a_segment_never_takes_more_than_it_began_with(tmp_path, format, key, length):
     size = max(32768, -(-format.size_for(key, length) // 4096) * 4096)
     writer = SegmentWriter(str(tmp_path), 0, size, format)
@@ -74,7 +78,10 @@ def test_a_segment_never_takes_more_than_it_began_with(tmp_path, format, key, le
         writer.complete(row, key.decode())
     assert writer.seal().size == on_disk(tmp_path) <= size
     if format is not formats.TFRECORD:  # whose two files seldom fill up together
-        assert size - sum(file.stat().st_size for file in tmp_path.iterdir()) < 2 * len(key) + length + 200
+        assert (
+            size - sum(file.stat().st_size for file in tmp_path.iterdir())
+            < 2 * len(key) + length + 200
+        )
 
 
 @each_format

@@ -54,13 +54,17 @@ LISTINGS = {
 @pytest.mark.parametrize("status", LISTINGS)
 def test_a_web_server_that_fails_at_the_first_listing(opened, server, three, status):
     server.failing = dict.fromkeys(LISTING, status)
-    with pytest.raises(CacheError, match=f"(?is)0 samples are there.*fetching fails: .*({LISTINGS[status]})"):
+    with pytest.raises(
+        CacheError, match=f"(?is)0 samples are there.*fetching fails: .*({LISTINGS[status]})"
+    ):
         opened(three, retries=1).set_epoch(0)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/x/", "http://no-such-host.invalid/x/"])
 def test_a_web_server_that_is_not_there(opened, url):
-    with pytest.raises(CacheError, match="(?s)0 samples are there.*fetching fails: .*Cannot connect to host"):
+    with pytest.raises(
+        CacheError, match="(?s)0 samples are there.*fetching fails: .*Cannot connect to host"
+    ):
         opened(url, retries=1).set_epoch(0)
 
 
@@ -77,7 +81,10 @@ def test_a_web_server_that_fails_at_a_later_listing(opened, server, three, statu
     server.failing = dict.fromkeys(LISTING, status)
     fail_listing(cache)
     (told,) = set_epoch(cache, 1)
-    assert re.search(f"(?is)could not list its source: .*({LISTINGS[status]}).*samples that are there already", told)
+    assert re.search(
+        f"(?is)could not list its source: .*({LISTINGS[status]}).*samples that are there already",
+        told,
+    )
     fail_listing(cache)
     assert set_epoch(cache, 2) == [] and len(cache) == 3
     check(cache)
@@ -242,7 +249,9 @@ def test_an_error_after_as_many_epochs_as_are_allowed(ready):
     source.error = OSError("no route")
     fail_listing(cache)
     assert len(set_epoch(cache, 1)) == 1 and set_epoch(cache, 2) == []
-    with pytest.raises(CacheError, match="not be listed for 3 epochs, and max_unlisted=2: OSError: no route"):
+    with pytest.raises(
+        CacheError, match="not be listed for 3 epochs, and max_unlisted=2: OSError: no route"
+    ):
         cache.set_epoch(3)
     check(cache)
     source.error = None
@@ -252,10 +261,17 @@ def test_an_error_after_as_many_epochs_as_are_allowed(ready):
 
 @pytest.mark.parametrize(
     ("written", "meant"),
-    [("s3//x/y", "s3://x/y"), ("s3:/x/y", "s3://x/y"), ("http//host/x", "http://host/x"), ("file//x", "file://x")],
+    [
+        ("s3//x/y", "s3://x/y"),
+        ("s3:/x/y", "s3://x/y"),
+        ("http//host/x", "http://host/x"),
+        ("file//x", "file://x"),
+    ],
 )
 def test_an_address_that_lacks_a_part(tmp_path, written, meant):
-    with pytest.raises(ValueError, match=re.escape(f"was '{meant}' meant? Else write './{written}'")):
+    with pytest.raises(
+        ValueError, match=re.escape(f"was '{meant}' meant? Else write './{written}'")
+    ):
         GrowingCache(written, tmp_path / "cache", 4 << 20)
     assert not (tmp_path / "cache").exists()
 

@@ -31,7 +31,10 @@ def everything(source):
 def test_a_directory(tmp_path):
     fill(tmp_path)
     source = UrlSource(str(tmp_path))
-    assert everything(source) == {key: content(key, 2000) for key in source.keys()} and len(everything(source)) == 6
+    assert (
+        everything(source) == {key: content(key, 2000) for key in source.keys()}
+        and len(everything(source)) == 6
+    )
     assert everything(UrlSource(f"file://{tmp_path}/")) == everything(source)
 
 
@@ -40,8 +43,12 @@ def test_a_whole_archive_and_a_directory_in_it(tmp_path):
     with zipfile.ZipFile(archive, "w") as file:
         for key in ("0.bin", "deep/er/1.bin"):
             file.writestr(key, content(key, 300))
-    assert everything(UrlSource(f"zip://::{archive}")) == {k: content(k, 300) for k in ("0.bin", "deep/er/1.bin")}
-    assert everything(UrlSource(f"zip://deep::{archive}")) == {"er/1.bin": content("deep/er/1.bin", 300)}
+    assert everything(UrlSource(f"zip://::{archive}")) == {
+        k: content(k, 300) for k in ("0.bin", "deep/er/1.bin")
+    }
+    assert everything(UrlSource(f"zip://deep::{archive}")) == {
+        "er/1.bin": content("deep/er/1.bin", 300)
+    }
 
 
 def test_keys_that_only_the_first_listing_would_see_are_refused(tmp_path):
@@ -49,7 +56,10 @@ def test_keys_that_only_the_first_listing_would_see_are_refused(tmp_path):
         UrlSource(str(tmp_path), (f"{number}.bin" for number in range(3)))
 
 
-WRAPPERS = "simplecache:: filecache:: blockcache:: async_wrapper:: simplecache::async_wrapper:: simplecache::file://"
+WRAPPERS = (
+    "simplecache:: filecache:: blockcache:: async_wrapper:: simplecache::async_wrapper:: "
+    "simplecache::file://"
+)
 
 
 @pytest.mark.parametrize("chain", ["", "file://", *WRAPPERS.split()])
@@ -82,7 +92,9 @@ def test_a_file_that_is_not_as_long_as_the_listing_said(tmp_path):
     assert source.read("0.bin") == b"short"
 
 
-either_client = pytest.mark.parametrize("options", [{}, {"block_size": 1 << 20}], ids=["own", "fsspec"])
+either_client = pytest.mark.parametrize(
+    "options", [{}, {"block_size": 1 << 20}], ids=["own", "fsspec"]
+)
 
 
 @either_client
@@ -157,7 +169,9 @@ def test_a_web_server_that_stalls(server, options):
 
 @pytest.fixture
 def hostile():
-    """Return ``hostile(pieces)``, which returns the address of a server that answers any request with *pieces*."""
+    """Return ``hostile(pieces)``, which returns the address of a server that answers any request
+    with *pieces*.
+    """
     servers = []
 
     def serve(pieces):
@@ -202,17 +216,35 @@ MORE, MIB = "has more than 2000000 bytes", bytes(1 << 20)
     ("pieces", "error"),
     [
         (answer("Server: x", lambda: itertools.repeat(MIB)), MORE),
-        (answer("Transfer-Encoding: chunked", lambda: itertools.repeat(b"100000\r\n" + MIB + b"\r\n")), MORE),
-        (answer("Transfer-Encoding: chunked", lambda: [b"7fffffffffffffff\r\n", MIB]), "IncompleteRead"),
+        (
+            answer(
+                "Transfer-Encoding: chunked",
+                lambda: itertools.repeat(b"100000\r\n" + MIB + b"\r\n"),
+            ),
+            MORE,
+        ),
+        (
+            answer("Transfer-Encoding: chunked", lambda: [b"7fffffffffffffff\r\n", MIB]),
+            "IncompleteRead",
+        ),
         (answer(f"Content-Length: {1 << 62}", lambda: [MIB]), MORE),
         (answer("Content-Length: 10", lambda: [b"only"]), "IncompleteRead"),
         (answer("Content-Length: 1000000", dripping), LATE),
         (lambda: dripping(b"HTTP/1.1 200 OK\r\nServer: "), LATE),
         (answer("Transfer-Encoding: chunked", lambda: dripping(b"4;")), LATE),
-        (answer("Transfer-Encoding: chunked", lambda: itertools.chain([CHUNK], itertools.repeat(b"X: y\r\n"))), LATE),
+        (
+            answer(
+                "Transfer-Encoding: chunked",
+                lambda: itertools.chain([CHUNK], itertools.repeat(b"X: y\r\n")),
+            ),
+            LATE,
+        ),
         (lambda: itertools.repeat(b"HTTP/1.1 100 Continue\r\n\r\n"), LATE),
         (answer("Location: /x", lambda: time.sleep(0.2) or (), status="302 Found"), LATE),
-        (answer("Content-Length: 4\r\nContent-Encoding: gzip", lambda: [b"\x1f\x8b\x08\x00"]), "encoded, as gzip"),
+        (
+            answer("Content-Length: 4\r\nContent-Encoding: gzip", lambda: [b"\x1f\x8b\x08\x00"]),
+            "encoded, as gzip",
+        ),
         (
             answer("Location: file:///etc/passwd?secret", status="302 Found"),
             "redirects from http to 'file:///etc/passwd'",
@@ -280,7 +312,9 @@ def test_no_redirect_from_https_to_http(monkeypatch):
 
 @either_client
 def test_keys_that_a_client_of_the_web_would_change(server, options):
-    """The standard library drops line breaks and tabs from an address, and everything after a "#"."""
+    """The standard library drops line breaks and tabs from an address, and everything after a
+    "#".
+    """
     keys = ["a#1", "a#2", "a\nb", "a\tb", "\ra", "a b"]
     for key in (*keys, "a", "ab"):
         (server.directory / key).write_bytes(content(key, 300))
@@ -293,7 +327,10 @@ def test_keys_that_a_client_of_the_web_would_change(server, options):
 
 def test_a_page_that_links_to_itself(server):
     (server.directory / "deep").mkdir()
-    for page, links in (("", "0.bin#x 0.bin a%231 deep/ #top ?C=N;O=D"), ("deep/", "1.bin #top ?C=N;O=D ?C=S#top")):
+    for page, links in (
+        ("", "0.bin#x 0.bin a%231 deep/ #top ?C=N;O=D"),
+        ("deep/", "1.bin #top ?C=N;O=D ?C=S#top"),
+    ):
         text = "".join(f'<a href="{link}">{link}</a>' for link in links.split())
         (server.directory / page / "index.html").write_text(text)
     for key in ("0.bin", "a#1", "deep/1.bin"):
@@ -309,8 +346,12 @@ def test_a_page_that_links_to_itself(server):
 
 def test_a_page_that_lists_other_places(server):
     fill(server.directory)
-    (server.directory / "index.html").write_text('<a href="/elsewhere/9.bin">9</a> <a href="/deep/in.bin">in</a>')
-    (server.directory / "deep" / "index.html").write_text('<a href="/0.bin">0</a> <a href="in.bin">in</a>')
+    (server.directory / "index.html").write_text(
+        '<a href="/elsewhere/9.bin">9</a> <a href="/deep/in.bin">in</a>'
+    )
+    (server.directory / "deep" / "index.html").write_text(
+        '<a href="/0.bin">0</a> <a href="in.bin">in</a>'
+    )
     source = UrlSource(f"{server.address}/deep/")
     assert list(source.keys()) == ["in.bin"]
     source.close()
@@ -325,7 +366,9 @@ def test_a_missing_package_is_named_with_a_remedy(monkeypatch):
 def test_shares_are_the_whole():
     source = Numbered(10)
     shares = [list(Share(source, index, 3).keys()) for index in range(3)]
-    assert sorted(sum(shares, [])) == sorted(source.keys()) and [len(share) for share in shares] == [4, 3, 3]
+    assert sorted(sum(shares, [])) == sorted(source.keys()) and [
+        len(share) for share in shares
+    ] == [4, 3, 3]
     assert Share(source, 1, 3).read("x") == content("x", 1000)
     with pytest.raises(ValueError, match="from 0 to 2, not 3"):
         Share(source, 3, 3)

@@ -63,7 +63,8 @@ def test_the_newest_are_in_a_snapshot_and_the_oldest_are_evicted(store):
     add(store, *range(200))
     first = publish(store, MIB)
     assert keys(first.segments)[-1] == 199 and 80 < len(first) < 105
-    add(store, *range(200, 460))  # beside the snapshot's 1 MiB there is place for these, and not for the first
+    # beside the snapshot's 1 MiB there is place for these, and not for the first
+    add(store, *range(200, 460))
     assert store.evictions > 0
     second = publish(store, 4 * MIB)
     assert set(keys(first.segments)) < set(keys(second.segments))
@@ -134,7 +135,10 @@ def test_the_budget_is_kept_by_the_byte(disk, format):
 
 
 def test_one_writer(store):
-    words = rf"process {os.getpid()} writes to the cache(.|\n)*another\s+job needs a directory of its own"
+    words = (
+        rf"process {os.getpid()} writes to the cache(.|\n)*another\s+job needs a directory "
+        rf"of its own"
+    )
     with pytest.raises(CacheError, match=words):
         Store(store.directory, 4 * MIB)
     store.close()
@@ -155,7 +159,9 @@ def test_a_disk_that_fails_at_the_end_leaves_no_lock(store, open_store, monkeypa
 
 
 def test_ctrl_c_at_any_line_is_no_hindrance_to_closing(tmp_path):
-    """Ctrl-C comes at any line that the thread that sets epochs runs, but some of compound statements."""
+    """Ctrl-C comes at any line that the thread that sets epochs runs, but some of compound
+    statements.
+    """
     number, ended = 0, False
     while not ended:
         number += 1
@@ -189,8 +195,16 @@ def test_ctrl_c_at_any_line_is_no_hindrance_to_closing(tmp_path):
 
 
 def test_closing_waits_for_writes_and_other_closing(store, open_store, monkeypatch):
-    """One thread writes to a segment that is full, two close: the lock is held until all has reached the disk."""
-    begun, go_on, synced, sync, pwrite = threading.Event(), threading.Event(), [], os.fdatasync, os.pwrite
+    """One thread writes to a segment that is full, two close: the lock is held until all has
+    reached the disk.
+    """
+    begun, go_on, synced, sync, pwrite = (
+        threading.Event(),
+        threading.Event(),
+        [],
+        os.fdatasync,
+        os.pwrite,
+    )
     slow = content("sample 0", 20_000)
 
     def write(fd, data, offset):
@@ -256,7 +270,9 @@ def test_a_restart_goes_on_with_what_is_there(store, open_store):
     add(store, *range(100, 120))
     store.close()
     again = open_store()
-    assert not again.claim("sample 0") and not again.claim("sample 119") and again.claim("sample 120")
+    assert (
+        not again.claim("sample 0") and not again.claim("sample 119") and again.claim("sample 120")
+    )
     assert keys(again.newest(4 * MIB)) == list(range(120))
     assert [one.name for one in again.named(names)] == names
     assert again.contents()[0] == 120
@@ -363,7 +379,9 @@ def test_a_child_that_is_forked_while_a_file_is_locked_does_not_share_the_lock(s
 
 
 def test_pins_are_made_while_a_writer_looks_for_those_of_dead_readers(store, monkeypatch):
-    """A writer comes between the making of the file and its lock. A reader killed there leaves a name that it knows."""
+    """A writer comes between the making of the file and its lock. A reader killed there leaves a
+    name that it knows.
+    """
     flock, names, held = sharing.fcntl.flock, [], []
 
     def lock(fd, how):
@@ -373,7 +391,8 @@ def test_pins_are_made_while_a_writer_looks_for_those_of_dead_readers(store, mon
             if len(names) == 1:
                 sharing.pinned_by_readers(store.directory)  # the writer removes the file
             if len(names) == 2:
-                held.append(sharing.LockedFile(os.path.join(store.directory, names[1])))  # it is about to remove it
+                # it is about to remove it
+                held.append(sharing.LockedFile(os.path.join(store.directory, names[1])))
         flock(fd, how)
 
     before = set(os.listdir(store.directory))

@@ -19,7 +19,8 @@ def test_without_the_library_the_error_names_it(tmp_path, monkeypatch):
     with pytest.raises(CacheError, match="pip install crc32c"):
         GrowingCache(Numbered(3), tmp_path / "cache", 4 << 20, format="tfrecord")
     assert not (tmp_path / "cache").exists()
-    with GrowingCache(Numbered(3), tmp_path / "cache", 4 << 20, min_samples=3) as cache:  # without it, as ever
+    with GrowingCache(Numbered(3), tmp_path / "cache", 4 << 20, min_samples=3) as cache:
+        # without it, as ever
         cache.set_epoch(0)
         assert cache.files() == []
 
@@ -33,14 +34,17 @@ class TestFiles:
     def test_a_record_is_what_the_definition_says(self, tmp_path):
         assert tfrecord.crc32c(b"123456789") == 0xE3069283
         # The mask, worked out by hand: (crc >> 15 | crc << 17) + 0xa282ead8, modulo 2 ** 32.
-        assert tfrecord.footer(0xE3069283) == ((0x2507C60D + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")
+        assert tfrecord.footer(0xE3069283) == ((0x2507C60D + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(
+            4, "little"
+        )
         path = tmp_path / "one"
         path.write_bytes(tfrecord.header(9) + b"123456789" + tfrecord.footer(0xE3069283))
         assert list(tfrecord.records(path)) == [b"123456789"]
 
     def test_no_changed_bit_of_a_file_is_read(self, tmp_path):
         whole = b"".join(
-            tfrecord.header(len(data)) + data + tfrecord.footer(tfrecord.crc32c(data)) for data in (b"", b"abc", b"de")
+            tfrecord.header(len(data)) + data + tfrecord.footer(tfrecord.crc32c(data))
+            for data in (b"", b"abc", b"de")
         )
         path = tmp_path / "records"
         path.write_bytes(whole)
@@ -80,7 +84,10 @@ class TestCache:
         with opened(source, min_samples=40, format="tfrecord") as cache:
             cache.set_epoch(0)
             check(cache)
-            assert len(source.reads) == 20 and sum(len(list(tfrecord.records(p))) for p in cache.files()) == 20
+            assert (
+                len(source.reads) == 20
+                and sum(len(list(tfrecord.records(p))) for p in cache.files()) == 20
+            )
 
     def test_strays_are_removed(self, tmp_path):
         sealed = written(tmp_path, format=TFRECORD)
@@ -89,4 +96,6 @@ class TestCache:
         store = Store(str(tmp_path), 4 << 20, TFRECORD)
         assert store.contents()[0] == 0 and os.listdir(tmp_path).count("ftcache.turn") == 1
         store.close()
-        assert not [name for name in os.listdir(tmp_path) if name.endswith((".tfrecord", ".segment"))]
+        assert not [
+            name for name in os.listdir(tmp_path) if name.endswith((".tfrecord", ".segment"))
+        ]

@@ -17,7 +17,11 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         if self.path.startswith("/moved"):
             self.answer(302, self.path.removeprefix("/moved") or "/moved")
         elif failure is not None:
-            self.answer(failure if isinstance(failure, int) else 200, self.path, missing=100 * (failure == "cut short"))
+            self.answer(
+                failure if isinstance(failure, int) else 200,
+                self.path,
+                missing=100 * (failure == "cut short"),
+            )
         elif self.server.hold is not None:
             self.server.hold.wait(30)
         else:
@@ -46,11 +50,13 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 def serving(directory, port=0, failing=()):
     """Serve the files of *directory*, and redirections from /moved/PATH to /PATH.
 
-    Attributes of the server: ``failing`` maps paths to a status, "empty" or "cut short"; no answer comes before the
-    event ``hold`` is set, if there is one; with ``closes`` or ``hangs_up``, which does not say so, each connection has
-    one request; ``threads`` has the addresses of the clients.
+    Attributes of the server: ``failing`` maps paths to a status, "empty" or "cut short"; no answer
+    comes before the event ``hold`` is set, if there is one; with ``closes`` or ``hangs_up``, which
+    does not say so, each connection has one request; ``threads`` has the addresses of the clients.
     """
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), functools.partial(Handler, directory=str(directory)))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", port), functools.partial(Handler, directory=str(directory))
+    )
     server.failing = dict(failing)
     server.threads, server.hold, server.closes, server.hangs_up = set(), None, False, False
     server.address, server.directory = f"http://127.0.0.1:{server.server_port}", directory

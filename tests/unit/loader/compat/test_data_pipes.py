@@ -1,4 +1,6 @@
-"""Data pipes with processes and without workers are as in torch's loader; worker threads refuse them."""
+"""Data pipes with processes and without workers are as in torch's loader; worker threads refuse
+them.
+"""
 
 import pytest
 import torch
@@ -35,7 +37,9 @@ def epochs(kind, pipe, count, **arguments):
 
 
 @pytest.mark.parametrize("make", [shuffled, branched])
-@pytest.mark.parametrize("arguments", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}], ids=str)
+@pytest.mark.parametrize(
+    "arguments", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}], ids=str
+)
 def test_processes_and_no_workers_are_torchs(make, arguments):
     ours = epochs(DataLoader, make(), 2, worker_method="process", **arguments)
     assert ours == epochs(torch.utils.data.DataLoader, make(), 2, **arguments)
@@ -50,9 +54,13 @@ def test_no_more_draws_from_the_generator_than_torchs(workers):
     assert torch.equal(ours.get_state(), torchs.get_state())
 
 
-@pytest.mark.parametrize("pipe", [IterableWrapper([1, 2]), SequenceWrapper([1, 2])], ids=["iter", "map"])
+@pytest.mark.parametrize(
+    "pipe", [IterableWrapper([1, 2]), SequenceWrapper([1, 2])], ids=["iter", "map"]
+)
 def test_threads_refuse_pipes_and_auto_takes_processes(pipe, caplog, gil_is_off):
-    with pytest.raises(ValueError, match="DataPipe cannot be loaded by worker threads: use worker_method='process'"):
+    with pytest.raises(
+        ValueError, match="DataPipe cannot be loaded by worker threads: use worker_method='process'"
+    ):
         DataLoader(pipe, num_workers=1, worker_method="thread")
     caplog.set_level("INFO", "ftloader")
     assert sorted(DataLoader(pipe, batch_size=None, num_workers=1)) == [1, 2]

@@ -22,12 +22,17 @@ def private_names(source):
             names = [ast.unparse(node)]
         for name in names:
             first, *rest = name.split(".")
-            if first == "torch" and any(part.startswith("_") and not part.endswith("__") for part in rest):
+            if first == "torch" and any(
+                part.startswith("_") and not part.endswith("__") for part in rest
+            ):
                 yield name
 
 
 def test_private_names_are_found():
-    source = "import torch._utils\nfrom torch.utils.data.dataloader import _DatasetKind\ntorch._C.x()\ntorch.__file__"
+    source = (
+        "import torch._utils\nfrom torch.utils.data.dataloader import _DatasetKind\n"
+        "torch._C.x()\ntorch.__file__"
+    )
     found = ["torch._utils", "torch.utils.data.dataloader._DatasetKind", "torch._C", "torch._C.x"]
     assert sorted(private_names(source)) == sorted(found)
 

@@ -54,7 +54,10 @@ def test_no_nvimgcodec_names_the_package(monkeypatch):
     nvimgcodec.library.cache_clear()
     monkeypatch.setattr(builtins, "__import__", refuse)
     try:
-        with pytest.raises(decode.BackendUnavailable, match=r"install nvidia-nvimgcodec-cu12\[all\].*backend='pillow'"):
+        with pytest.raises(
+            decode.BackendUnavailable,
+            match=r"install nvidia-nvimgcodec-cu12\[all\].*backend='pillow'",
+        ):
             nvimgcodec.library()
     finally:
         nvimgcodec.library.cache_clear()
@@ -66,7 +69,11 @@ def test_no_nvimgcodec_names_the_package(monkeypatch):
 def test_an_image_on_the_gpu(kind, mode):
     data = file(1, kind=kind, mode=mode)
     tensor = decode.read_image(data, device="cuda:0")
-    assert (tensor.device, tensor.dtype, tensor.shape) == (torch.device("cuda:0"), torch.uint8, (408, 640, 3))
+    assert (tensor.device, tensor.dtype, tensor.shape) == (
+        torch.device("cuda:0"),
+        torch.uint8,
+        (408, 640, 3),
+    )
     assert tensor.is_contiguous()
     assert_near(tensor, data)
     assert decode.read_image(data, "L", device="cuda:0").shape == (408, 640)
@@ -76,7 +83,9 @@ def test_an_image_on_the_gpu(kind, mode):
 @pytest.mark.parametrize("cpu_threads", [1, 4])
 def test_a_batch_on_the_gpu(cpu_threads):
     files = [file(number, size=(100 + 30 * number, 80)) for number in range(20)]
-    for data, tensor in zip(files, decode.read_images(files, device="cuda:0", cpu_threads=cpu_threads), strict=True):
+    for data, tensor in zip(
+        files, decode.read_images(files, device="cuda:0", cpu_threads=cpu_threads), strict=True
+    ):
         assert_near(tensor, data)
 
 
@@ -135,7 +144,11 @@ def test_under_the_loader_on_the_gpu():
         def __getitems__(self, indices):
             return decode.read_images([self.files[index] for index in indices], device="cuda:0")
 
-    batches = list(DataLoader(Files(), batch_size=8, num_workers=2, worker_method="thread", collate_fn=torch.stack))
+    batches = list(
+        DataLoader(
+            Files(), batch_size=8, num_workers=2, worker_method="thread", collate_fn=torch.stack
+        )
+    )
     assert [batch.shape for batch in batches] == [(8, 408, 640, 3)] * 4
     for number, tensor in enumerate(torch.cat(batches)):
         assert_near(tensor, Files.files[number])

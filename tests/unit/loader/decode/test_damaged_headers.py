@@ -1,4 +1,6 @@
-"""JPEGs with odd headers: the answer, pixels or an error, is Pillow's, with the library libturbojpeg and without it."""
+"""JPEGs with odd headers: the answer, pixels or an error, is Pillow's, with the library
+libturbojpeg and without it.
+"""
 
 import random
 
@@ -24,7 +26,9 @@ def with_segment(marker, content, at=AFTER_JFIF):
 
 def entry(tag, kind, count, value):
     """Return an entry of a TIFF directory."""
-    return tag.to_bytes(2, "little") + kind.to_bytes(2, "little") + count.to_bytes(4, "little") + value
+    return (
+        tag.to_bytes(2, "little") + kind.to_bytes(2, "little") + count.to_bytes(4, "little") + value
+    )
 
 
 def directory(*entries):
@@ -32,7 +36,9 @@ def directory(*entries):
 
 
 def exif(*entries):
-    """Return the picture with these Exif entries in place of the JFIF segment, whose resolution comes first."""
+    """Return the picture with these Exif entries in place of the JFIF segment, whose resolution
+    comes first.
+    """
     return USUAL[:2] + segment(0xE1, b"Exif\0\0" + directory(*entries)) + USUAL[AFTER_JFIF:]
 
 
@@ -45,7 +51,9 @@ REFUSED_BY_PILLOW = {
     "colour profile without a number": with_segment(0xE2, b"ICC_PROFILE\0"),
     "colour profile without a count": with_segment(0xE2, b"ICC_PROFILE\0\1"),
     "Photoshop's resource cut short": with_segment(0xED, b"Photoshop 3.0\x008BIM\3\xed"),
-    "index of pictures cut short": with_segment(0xE2, b"MPF\0" + directory(*PICTURES_OF_A_STEREO_CAMERA)),
+    "index of pictures cut short": with_segment(
+        0xE2, b"MPF\0" + directory(*PICTURES_OF_A_STEREO_CAMERA)
+    ),
     "marker without a segment": USUAL[:AFTER_FRAME] + b"\xff\1" + USUAL[AFTER_FRAME:],
     "resolution of one byte": exif(entry(0x11A, 1, 1, bytes(4)), UNIT),
     "resolution of no letters": exif(entry(0x11A, 2, 1, bytes(4)), UNIT),
@@ -53,7 +61,9 @@ REFUSED_BY_PILLOW = {
 READ_BY_PILLOW = {
     "JFIF of 7 bytes": USUAL[:2] + segment(0xE0, b"JFIF\0\1\1") + USUAL[AFTER_JFIF:],
     "Adobe": with_segment(0xEE, b"Adobe\0\x64\0\0\0\0\1"),
-    "two parts of a colour profile": with_segment(0xE2, b"ICC_PROFILE\0\1\2a" + segment(0xE2, b"ICC_PROFILE\0\2\2b")),
+    "two parts of a colour profile": with_segment(
+        0xE2, b"ICC_PROFILE\0\1\2a" + segment(0xE2, b"ICC_PROFILE\0\2\2b")
+    ),
     "Photoshop's resources": with_segment(
         0xED, b"Photoshop 3.0\0" + 2 * (b"8BIM\4\4\0\0\0\0\0\3abc\0" + b"8BIM\4\5\3odd\0\0\0\2ab")
     ),

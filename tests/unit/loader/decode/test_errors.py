@@ -30,7 +30,9 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("read", [decode.read_image, decode.read_pil, lambda path: decode.read_images([path])])
+@pytest.mark.parametrize(
+    "read", [decode.read_image, decode.read_pil, lambda path: decode.read_images([path])]
+)
 @pytest.mark.parametrize(
     ("name", "cause", "words"),
     [
@@ -80,7 +82,9 @@ def damaged_members(folder):
     }
 
 
-@pytest.mark.parametrize("name", ["a member of a zip", "a cut gzip", "a damaged gzip", "a closed file"])
+@pytest.mark.parametrize(
+    "name", ["a member of a zip", "a cut gzip", "a damaged gzip", "a closed file"]
+)
 def test_files_that_fail_while_they_are_read(folder, name):
     """Archives raise errors of their own: BadZipFile, EOFError, zlib.error, ValueError."""
     with pytest.raises(decode.DecodeError) as caught:

@@ -87,7 +87,10 @@ def test_several_bad_images_in_a_batch_are_counted():
     with pytest.raises(decode.DecodeError, match="an image of 3 bytes") as caught:
         decode.read_images(sources, backend="nvimgcodec")
     assert caught.value.__notes__ == [
-        "3 images of this batch failed, also: an image of 5 bytes in memory, an image of 2 bytes in memory"
+        (
+            "3 images of this batch failed, also: an image of 5 bytes in memory, an image of 2 "
+            "bytes in memory"
+        )
     ]
 
 
@@ -112,13 +115,17 @@ def test_a_decoder_a_thread():
     assert len({id(decoder) for decoder in decoders}) == 4
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads in /proc/self/task")
+@pytest.mark.skipif(
+    not os.path.isdir("/proc/self/task"), reason="counts threads in /proc/self/task"
+)
 def test_no_thread_of_the_library_outlives_ours():
     decode.read_image(FILES["gray"], backend="nvimgcodec")
     before = len(os.listdir("/proc/self/task"))
     for _ in range(3):
         thread = threading.Thread(
-            target=decode.read_images, args=([FILES["gray"]] * 20,), kwargs={"backend": "nvimgcodec"}
+            target=decode.read_images,
+            args=([FILES["gray"]] * 20,),
+            kwargs={"backend": "nvimgcodec"},
         )
         thread.start()
         thread.join()

@@ -35,7 +35,9 @@ JPEGS = {
     "restart markers": encoded(picture(), restart_marker_blocks=2),
     "gray": encoded(picture(mode="L")),
     "RGB, not YCbCr": encoded(picture(), keep_rgb=True),
-    "EXIF, comment, profile": encoded(picture(), exif=turned(), comment=b"text", icc_profile=b"p" * 90_000),
+    "EXIF, comment, profile": encoded(
+        picture(), exif=turned(), comment=b"text", icc_profile=b"p" * 90_000
+    ),
 }
 OTHERS = {
     "progressive JPEG": encoded(picture(), progressive=True),
@@ -46,10 +48,14 @@ OTHERS = {
     "palette PNG": encoded(picture().quantize(16), "PNG"),
     "palette PNG with transparency": encoded(picture().quantize(16), "PNG", transparency=3),
     "1-bit PNG": encoded(picture(mode="1"), "PNG"),
-    "16-bit PNG": encoded(Image.fromarray(np.arange(1200, dtype=np.uint16).reshape(30, 40) * 50), "PNG"),
+    "16-bit PNG": encoded(
+        Image.fromarray(np.arange(1200, dtype=np.uint16).reshape(30, 40) * 50), "PNG"
+    ),
     "WebP": encoded(picture(), "WEBP", lossless=True),
     "TIFF": encoded(picture(), "TIFF"),
-    "float TIFF": encoded(Image.fromarray(np.linspace(-9, 300, 1200, dtype=np.float32).reshape(30, 40)), "TIFF"),
+    "float TIFF": encoded(
+        Image.fromarray(np.linspace(-9, 300, 1200, dtype=np.float32).reshape(30, 40)), "TIFF"
+    ),
     "BMP": encoded(picture(), "BMP"),
     "GIF": encoded(picture(), "GIF"),
     "animated GIF": encoded(picture(), "GIF", save_all=True, append_images=[picture(seed=1)]),
@@ -137,7 +143,9 @@ def test_a_function_for_out_may_decode_too():
 def test_images_of_many_sizes_in_one_thread():
     choice = random.Random(1)
     for seed in range(60):
-        image = picture(choice.randint(1, 300), choice.randint(1, 300), choice.choice(["RGB", "L"]), seed)
+        image = picture(
+            choice.randint(1, 300), choice.randint(1, 300), choice.choice(["RGB", "L"]), seed
+        )
         data = encoded(image)
         for mode in ("RGB", "L"):
             assert np.array_equal(decode.read_image(data, mode), plain(data, mode))
@@ -145,7 +153,9 @@ def test_images_of_many_sizes_in_one_thread():
 
 @pytest.mark.parametrize("name", ["usual", "gray"])
 def test_a_file_with_a_warning_is_decoded_by_pillow_into_the_same_array(name):
-    """libjpeg-turbo and Pillow may both have begun with it, and a slot of a batch can be asked for only once."""
+    """libjpeg-turbo and Pillow may both have begun with it, and a slot of a batch can be asked for
+    only once.
+    """
     data = JPEGS[name][:-2] + b"junk" + JPEGS[name][-2:]
     asked = []
     array = decode.read_image(data, out=lambda *of: asked.append(np.empty(*of)) or asked[-1])
@@ -235,7 +245,8 @@ def test_sources_that_are_none(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "mode"), [*((name, "RGB") for name in ("usual", "gray", "PNG", "CMYK JPEG")), ("16-bit PNG", None)]
+    ("name", "mode"),
+    [*((name, "RGB") for name in ("usual", "gray", "PNG", "CMYK JPEG")), ("16-bit PNG", None)],
 )
 def test_out_is_written_and_returned(name, mode):
     expected = plain(EVERYTHING[name], mode)
@@ -293,23 +304,33 @@ def test_out_may_be_a_function(backend):
         assert np.array_equal(array, plain(source))
         assert (shape, dtype) == (array.shape, np.uint8)
     with pytest.raises(ValueError, match="the image has shape"):
-        decode.read_image(JPEGS["usual"], backend=backend, out=lambda shape, dtype: np.empty((1, 2, 3), dtype))
+        decode.read_image(
+            JPEGS["usual"], backend=backend, out=lambda shape, dtype: np.empty((1, 2, 3), dtype)
+        )
 
 
 BLUE = np.full((30, 40, 3), 7, np.uint8)
 
 
 @pytest.mark.filterwarnings("ignore:.*on_error left them out")
-@pytest.mark.parametrize("on_error", ["raise", "skip", lambda error, index: BLUE], ids=["raise", "skip", "replace"])
+@pytest.mark.parametrize(
+    "on_error", ["raise", "skip", lambda error, index: BLUE], ids=["raise", "skip", "replace"]
+)
 def test_decoding_into_the_batch(on_error):
-    """The first lines of a damaged file are in the sample's slot when its end turns out to be missing."""
+    """The first lines of a damaged file are in the sample's slot when its end turns out to be
+    missing.
+    """
     sources = [JPEGS[("usual", "4:4:4", "gray")[index % 3]] for index in range(40)]
     damaged = range(4, 40, 5) if on_error != "raise" else ()
 
     def load(index):
-        return decode.read_image(sources[index][: -50 if index in damaged else None], out=empty_sample)
+        return decode.read_image(
+            sources[index][: -50 if index in damaged else None], out=empty_sample
+        )
 
-    loader = DataLoader(Rows(40, load), batch_size=8, num_workers=2, worker_method="thread", on_error=on_error)
+    loader = DataLoader(
+        Rows(40, load), batch_size=8, num_workers=2, worker_method="thread", on_error=on_error
+    )
     found = list(torch.cat(list(loader)))
     expected = [BLUE if index in damaged else plain(source) for index, source in enumerate(sources)]
     if on_error == "skip":
@@ -334,7 +355,9 @@ def test_arguments_that_do_not_exist():
     data = JPEGS["usual"]
     with pytest.raises(ValueError, match="mode='RBG'"):
         decode.read_image(data, "RBG")
-    with pytest.raises(ValueError, match="backend must be one of auto, pillow, nvimgcodec, not 'opencv'"):
+    with pytest.raises(
+        ValueError, match="backend must be one of auto, pillow, nvimgcodec, not 'opencv'"
+    ):
         decode.read_image(data, backend="opencv")
     with pytest.raises(ValueError, match="'cpu' or 'cuda:N'"):
         decode.read_image(data, device="meta")
@@ -343,7 +366,9 @@ def test_arguments_that_do_not_exist():
 
 
 def test_another_backend_is_a_module_and_a_line(monkeypatch):
-    module = types.SimpleNamespace(read_arrays=lambda encoded, mode, outs: [(one.data, mode) for one in encoded])
+    module = types.SimpleNamespace(
+        read_arrays=lambda encoded, mode, outs: [(one.data, mode) for one in encoded]
+    )
     monkeypatch.setitem(sys.modules, "ftloader.decode.echo", module)
     monkeypatch.setitem(backends.BACKENDS, "echo", {"cpu": "echo"})
     assert decode.read_image(b"abc", "L", backend="echo") == (b"abc", "L")

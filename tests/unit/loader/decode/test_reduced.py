@@ -1,4 +1,6 @@
-"""decode.read_image(at_least=...): the pixels of Pillow's draft(), at 1/2, 1/4 and 1/8 of a JPEG's size."""
+"""decode.read_image(at_least=...): the pixels of Pillow's draft(), at 1/2, 1/4 and 1/8 of a JPEG's
+size.
+"""
 
 import io
 
@@ -18,7 +20,9 @@ OTHERS = {
     "CMYK": encoded(picture(160, 120, "CMYK")),
     "RGB, not YCbCr": encoded(picture(160, 120), keep_rgb=True),
     "restart markers": encoded(picture(161, 123), restart_marker_blocks=2),
-    "two pictures": encoded(picture(160, 120), "MPO", save_all=True, append_images=[picture(160, 120, seed=1)]),
+    "two pictures": encoded(
+        picture(160, 120), "MPO", save_all=True, append_images=[picture(160, 120, seed=1)]
+    ),
     "PNG": encoded(picture(160, 120), "PNG"),
 }
 
@@ -31,7 +35,9 @@ def reduced(data, at_least, mode="RGB"):
 
 
 SIDES = st.one_of(st.integers(1, 20), st.integers(1, 90))
-OPTIONS = st.fixed_dictionaries({"subsampling": st.sampled_from([0, 1, 2]), "quality": st.sampled_from([50, 95])})
+OPTIONS = st.fixed_dictionaries(
+    {"subsampling": st.sampled_from([0, 1, 2]), "quality": st.sampled_from([50, 95])}
+)
 
 
 USUAL_OPTIONS = {"subsampling": 0, "quality": 95}
@@ -40,7 +46,15 @@ USUAL_OPTIONS = {"subsampling": 0, "quality": 95}
 @settings(max_examples=250, deadline=None)
 @example(3, 3, 1, 1, "RGB", "RGB", USUAL_OPTIONS)  # 5/8 of 3 pixels are 2, too
 @example(5, 5, 1, 1, "RGB", "RGB", USUAL_OPTIONS)
-@given(SIDES, SIDES, SIDES, SIDES, st.sampled_from(["RGB", "L"]), st.sampled_from(["RGB", "L", None]), OPTIONS)
+@given(
+    SIDES,
+    SIDES,
+    SIDES,
+    SIDES,
+    st.sampled_from(["RGB", "L"]),
+    st.sampled_from(["RGB", "L", None]),
+    OPTIONS,
+)
 def test_pixels_are_those_of_pillows_draft(width, height, rows, columns, stored, mode, options):
     data = encoded(picture(width, height, stored), **options)
     array = decode.read_image(data, mode, at_least=(rows, columns))
@@ -52,7 +66,8 @@ def test_pixels_are_those_of_pillows_draft(width, height, rows, columns, stored,
 def test_kinds_of_files(name, mode):
     for at_least in ((120, 160), (60, 80), (30, 40), (15, 20), (1, 1)):
         assert np.array_equal(
-            decode.read_image(OTHERS[name], mode, at_least=at_least), reduced(OTHERS[name], at_least, mode)
+            decode.read_image(OTHERS[name], mode, at_least=at_least),
+            reduced(OTHERS[name], at_least, mode),
         )
 
 
@@ -76,12 +91,18 @@ def test_libjpeg_turbo_decodes_the_smallest_that_suffices(at_least, shape):
     array, _ = pillow._turbo.decode(USUAL, "RGB", None, at_least)
     assert array.shape == (*shape, 3)
     assert decode.read_image(USUAL, at_least=at_least).shape == (*shape, 3)
-    assert decode.read_image(encoded(picture(160, 120), "PNG"), at_least=at_least).shape == (120, 160, 3)
+    assert decode.read_image(encoded(picture(160, 120), "PNG"), at_least=at_least).shape == (
+        120,
+        160,
+        3,
+    )
 
 
 def test_sides_are_rounded_up():
     data = encoded(picture(161, 123))
-    shapes = [decode.read_image(data, at_least=size).shape[:2] for size in ((61, 80), (30, 40), (15, 20))]
+    shapes = [
+        decode.read_image(data, at_least=size).shape[:2] for size in ((61, 80), (30, 40), (15, 20))
+    ]
     assert shapes == [(62, 81), (31, 41), (16, 21)]
 
 
@@ -108,7 +129,11 @@ def test_into_out_and_for_a_batch():
     expected = reduced(USUAL, (60, 80))
     out = np.zeros((2, 60, 80, 3), np.uint8)
     first, second = decode.read_images([USUAL, USUAL], out=out, at_least=(60, 80))
-    assert np.shares_memory(first, out) and np.array_equal(first, expected) and np.array_equal(second, expected)
+    assert (
+        np.shares_memory(first, out)
+        and np.array_equal(first, expected)
+        and np.array_equal(second, expected)
+    )
     assert np.array_equal(decode.read_image(USUAL, out=np.empty, at_least=(60, 80)), expected)
     with pytest.raises(ValueError, match=r"the image has shape \(60, 80, 3\)"):
         decode.read_image(USUAL, out=np.zeros((120, 160, 3), np.uint8), at_least=(60, 80))
@@ -121,7 +146,9 @@ def test_a_truncated_jpeg_is_an_error(cut, monkeypatch):
         decode.read_image(USUAL[:cut], at_least=(15, 20))
     if cut < 0:
         monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
-        assert np.array_equal(decode.read_image(USUAL[:cut], at_least=(15, 20)), reduced(USUAL[:cut], (15, 20)))
+        assert np.array_equal(
+            decode.read_image(USUAL[:cut], at_least=(15, 20)), reduced(USUAL[:cut], (15, 20))
+        )
 
 
 def test_the_guard_against_decompression_bombs_counts_all_pixels(monkeypatch):
@@ -137,7 +164,9 @@ def test_sizes_that_are_none(size):
         decode.read_pil,
         lambda source, at_least: decode.read_images([source], at_least=at_least),
     ):
-        with pytest.raises(ValueError, match=r"at_least must be two positive integers, \(height, width\), not"):
+        with pytest.raises(
+            ValueError, match=r"at_least must be two positive integers, \(height, width\), not"
+        ):
             call(USUAL, at_least=size)
 
 

@@ -35,7 +35,10 @@ def group():
                 return
         finally:
             made.rmdir()
-    pytest.skip("no control group with a CPU quota can be made here: that takes root, and a writable /sys/fs/cgroup")
+    pytest.skip(
+        "no control group with a CPU quota can be made here: that takes root, and a writable "
+        "/sys/fs/cgroup"
+    )
 
 
 @pytest.mark.parametrize("quota", [0.5, 1.5])
@@ -45,12 +48,15 @@ def test_the_kernels_own_files(group, quota):
     if (group / "cpu.max").exists():
         (group / "cpu.max").write_text(f"{round(quota * 100_000)} 100000")
     else:
-        (group / "cpu.cfs_quota_us").write_text(f"{round(quota * 100_000)}")  # of a period of 100 ms, the default
+        # of a period of 100 ms, the default
+        (group / "cpu.cfs_quota_us").write_text(f"{round(quota * 100_000)}")
     program = f"""
 import os
 open({str(group / "cgroup.procs")!r}, "w").write(str(os.getpid()))
 from ftloader import DataLoader
 print(DataLoader(range(8), num_workers="auto").num_workers)
 """
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
     assert int(found) == min(ALLOWED, 1 if quota < 1 else 2)

@@ -36,7 +36,9 @@ def run(**variables):
     """Run the program; return the faults of its workers, and the lines of its statistics."""
     kept = {name: value for name, value in os.environ.items() if name != "MIMALLOC_PURGE_DELAY"}
     environment = {**kept, "PYTHONPATH": importable(), **variables}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True
+    )
     faults, *lines = done.stdout.splitlines()
     return int(faults), lines
 
@@ -47,7 +49,9 @@ def test_memory_that_is_faulted_in_for_each_sample_is_noted(variables):
     faults, lines = run(**variables)
     if FREE_THREADED:
         assert faults > 60 * 200  # of the 976 pages of each
-        assert len(lines) == 4 and lines[3].startswith("note: ") and "page faults a sample" in lines[3]
+        assert (
+            len(lines) == 4 and lines[3].startswith("note: ") and "page faults a sample" in lines[3]
+        )
         assert lines[3].endswith("start Python with MIMALLOC_PURGE_DELAY=1000")
     else:
         assert len(lines) == 3

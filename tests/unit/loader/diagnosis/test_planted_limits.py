@@ -96,9 +96,11 @@ def slow_start(worker_id):
 
 
 def check(dataset, method, workers, limit, change, step=0.0, **options):
-    """Run an epoch whose loop takes *step* seconds a batch; compare the second and third line of the statistics.
+    """Run an epoch whose loop takes *step* seconds a batch; compare the second and third line of
+    the statistics.
 
-    Another program that takes a CPU for most of an epoch is a limit of its own, so there are five epochs at most.
+    Another program that takes a CPU for most of an epoch is a limit of its own, so there are five
+    epochs at most.
     """
     options = options if "batch_sampler" in options else {"batch_size": 8, **options}
     batches = DataLoader(dataset, num_workers=workers, worker_method=method, **options)
@@ -120,17 +122,31 @@ CASES = {
     "disk-8-threads": ("disk", "thread", 8, WAITS, "num_workers=16"),
     "disk-processes": ("disk", "process", 2, WAITS, "num_workers=4"),
     "transform-threads": ("transform", "thread", 2, COMPUTES, "a cheaper dataset[i], or more CPUs"),
-    "transform-processes": ("transform", "process", 2, COMPUTES, "a cheaper dataset[i], or more CPUs"),
+    "transform-processes": (
+        "transform",
+        "process",
+        2,
+        COMPUTES,
+        "a cheaper dataset[i], or more CPUs",
+    ),
     "too-many": ("transform", "thread", 2 * CPUS + 1, COMPUTES, f"num_workers={CPUS} is enough"),
     "lock": ("lock", "thread", 2, WAITS, "num_workers=4"),
 }
 if CPUS > 2:
     CASES["transform-threads"] = ("transform", "thread", 2, COMPUTES, f"num_workers={min(4, CPUS)}")
-    CASES["transform-processes"] = ("transform", "process", 2, COMPUTES, f"num_workers={min(4, CPUS)}")
+    CASES["transform-processes"] = (
+        "transform",
+        "process",
+        2,
+        COMPUTES,
+        f"num_workers={min(4, CPUS)}",
+    )
 
 
 @pytest.mark.slow(cases=2)
-@pytest.mark.parametrize(("plan", "method", "workers", "limit", "change"), CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize(
+    ("plan", "method", "workers", "limit", "change"), CASES.values(), ids=CASES.keys()
+)
 def test_the_dataset(plan, method, workers, limit, change):
     check(Planted(plan), method, workers, limit, change)
 
@@ -147,7 +163,14 @@ def test_collation(method):
 
 @pytest.mark.slow
 def test_tiny_samples_with_processes():
-    check(Planted("nothing"), "process", 2, "the hand-over", "larger batches", batch_sampler=ONE_BY_ONE)
+    check(
+        Planted("nothing"),
+        "process",
+        2,
+        "the hand-over",
+        "larger batches",
+        batch_sampler=ONE_BY_ONE,
+    )
 
 
 def large_arrays(samples):
@@ -159,7 +182,14 @@ def test_large_arrays_from_processes():
 
 
 def test_a_sampler():
-    check(Planted("nothing"), "thread", 2, "the sampler", "draw its indices at once", sampler=SlowSampler())
+    check(
+        Planted("nothing"),
+        "thread",
+        2,
+        "the sampler",
+        "draw its indices at once",
+        sampler=SlowSampler(),
+    )
 
 
 def test_python_code_that_computes():
@@ -193,7 +223,14 @@ def test_a_straggler(method):
 
 @pytest.mark.slow
 def test_processes_that_start_slowly():
-    check(Planted("nothing"), "process", 2, "the start of", "persistent_workers=True", worker_init_fn=slow_start)
+    check(
+        Planted("nothing"),
+        "process",
+        2,
+        "the start of",
+        "persistent_workers=True",
+        worker_init_fn=slow_start,
+    )
 
 
 OUT_OF_SHARED_MEMORY = """
@@ -225,7 +262,14 @@ if __name__ == "__main__":
 def test_out_of_shared_memory(tmp_path):
     (tmp_path / "program.py").write_text(OUT_OF_SHARED_MEMORY)
     # A small /dev/shm of its own, in a mount namespace.
-    inside = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=40m tmpfs /dev/shm && exec "$@"', "sh"]
+    inside = [
+        "unshare",
+        "-rm",
+        "sh",
+        "-c",
+        'mount -t tmpfs -o size=40m tmpfs /dev/shm && exec "$@"',
+        "sh",
+    ]
     try:
         if subprocess.run([*inside, "true"], capture_output=True).returncode:
             pytest.skip("this machine lets no program have a /dev/shm of its own")
@@ -238,6 +282,8 @@ def test_out_of_shared_memory(tmp_path):
     words = "worker processes hand over batches in shared memory, and /dev/shm"
     assert done.stdout.count(f"{words} is full; it has 40 MiB in all: ") == 2
     assert done.stdout.count(f"{words} may be full; it has 40 MiB in all: ") == 1
-    assert done.stdout.count("\nlimit: shared memory (/dev/shm): it was full (batches lost: 1)\n") == 3
+    assert (
+        done.stdout.count("\nlimit: shared memory (/dev/shm): it was full (batches lost: 1)\n") == 3
+    )
     assert done.stdout.count('\nchange: worker_method="thread" needs none') == 3
     assert "picklable" not in done.stdout

@@ -1,4 +1,6 @@
-"""The warning of "auto" about files, cursors and readers among a dataset's attributes: once, and of no others."""
+"""The warning of "auto" about files, cursors and readers among a dataset's attributes: once, and of
+no others.
+"""
 
 import copy
 import functools
@@ -110,7 +112,13 @@ HARMLESS = {
     "one for each worker": lambda path, keep: {0: keep(open(path)), 1: keep(open(path))},
     "lmdb's environment": lambda path, keep: library_class("builtins", "Environment")(),
     "of a library": lambda path, keep: with_attribute(torch.nn.Identity(), keep(open(path))),
-    "a module, a class, a function": lambda path, keep: (os, Rows, paths_in, torch.ones, functools.partial(len)),
+    "a module, a class, a function": lambda path, keep: (
+        os,
+        Rows,
+        paths_in,
+        torch.ones,
+        functools.partial(len),
+    ),
     "descriptor": lambda path, keep: keep(open(path)).fileno(),
 }
 
@@ -181,7 +189,9 @@ class Late(Rows):
         return index
 
 
-@pytest.mark.parametrize("arguments", [{"batch_size": 2}, {"batch_size": 8}, {"batch_size": 2, "in_order": False}])
+@pytest.mark.parametrize(
+    "arguments", [{"batch_size": 2}, {"batch_size": 8}, {"batch_size": 2, "in_order": False}]
+)
 def test_what_is_opened_late_is_found_after_the_first_batch(arguments, gil_is_off, path):
     dataset = Late(path=path)
     dl = DataLoader(dataset, num_workers=1, **arguments)
@@ -242,7 +252,9 @@ class Stream(IterableDataset):
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"worker_method": "thread"}, {"worker_method": "process"}, {"num_workers": 0}], ids=str
+    "arguments",
+    [{"worker_method": "thread"}, {"worker_method": "process"}, {"num_workers": 0}],
+    ids=str,
 )
 def test_no_warning_where_the_method_was_chosen(arguments, gil_is_off, path, opened):
     dataset = Rows(file=opened(open(path)))
@@ -254,7 +266,13 @@ def test_no_warning_where_the_method_was_chosen(arguments, gil_is_off, path, ope
 def test_no_warning_where_nothing_is_shared(gil_is_off, tmp_path):
     (tmp_path / "class").mkdir()
     (tmp_path / "class" / "x.jpg").touch()
-    for dataset in (Rows(), list(range(9)), Subset(range(9), [1]), Stream(count=iter([1])), ImageFolder(tmp_path)):
+    for dataset in (
+        Rows(),
+        list(range(9)),
+        Subset(range(9), [1]),
+        Stream(count=iter([1])),
+        ImageFolder(tmp_path),
+    ):
         assert warnings_of(lambda: iter(DataLoader(dataset, num_workers=1))) == []  # noqa: B023
 
 

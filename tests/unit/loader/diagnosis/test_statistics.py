@@ -14,7 +14,9 @@ from ftloader import SKIP, DataLoader
 from ftloader.diagnosis.recording import EpochRecord
 from tests.datasets import Failing, Rows, Whole
 
-METHODS = pytest.mark.parametrize("workers", [("thread", 0), ("thread", 2), ("process", 2)], ids=str)
+METHODS = pytest.mark.parametrize(
+    "workers", [("thread", 0), ("thread", 2), ("process", 2)], ids=str
+)
 
 
 def row(index):
@@ -122,7 +124,14 @@ def test_memory_is_that_of_the_batches_held():
 def test_batches_of_any_kind_are_measured():
     itself: list = [torch.zeros(4)]
     itself.append(itself)
-    kinds = [torch.eye(3).to_sparse(), {"a": (np.zeros(5), [torch.zeros(2)])}, itself, ["text"], None, object()]
+    kinds = [
+        torch.eye(3).to_sparse(),
+        {"a": (np.zeros(5), [torch.zeros(2)])},
+        itself,
+        ["text"],
+        None,
+        object(),
+    ]
     batches = DataLoader(range(len(kinds)), batch_size=1, collate_fn=lambda keys: kinds[keys[0]])
     assert len(list(batches)) == len(kinds)
     # Of the sparse tensor all nine places are counted; the list that holds itself counts once.

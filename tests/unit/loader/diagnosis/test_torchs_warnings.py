@@ -9,7 +9,9 @@ import torch
 from ftloader import DataLoader
 
 WORKERS = pytest.mark.parametrize("method, workers", [("thread", 0), ("thread", 1), ("process", 1)])
-no_accelerator = pytest.mark.skipif(torch.accelerator.is_available(), reason="there is an accelerator to pin for")
+no_accelerator = pytest.mark.skipif(
+    torch.accelerator.is_available(), reason="there is an accelerator to pin for"
+)
 
 
 def lines(caught, words: str) -> list[tuple[str, type]]:
@@ -27,7 +29,13 @@ def test_memory_that_cannot_be_pinned(method, workers):
 @WORKERS
 def test_a_device_to_pin_for(method, workers):
     with pytest.warns(UserWarning) as caught:
-        loader = DataLoader([1], pin_memory=True, pin_memory_device="cuda", num_workers=workers, worker_method=method)
+        loader = DataLoader(
+            [1],
+            pin_memory=True,
+            pin_memory_device="cuda",
+            num_workers=workers,
+            worker_method=method,
+        )
         list(loader)
     assert lines(caught, "pin_memory_device is deprecated") == [(__file__, UserWarning)]
 
@@ -43,7 +51,9 @@ class Unsendable:
 
 
 def test_a_dataset_that_cannot_be_sent():
-    loader = DataLoader(Unsendable(), num_workers=1, worker_method="process", multiprocessing_context="spawn")
+    loader = DataLoader(
+        Unsendable(), num_workers=1, worker_method="process", multiprocessing_context="spawn"
+    )
     with pytest.warns(UserWarning) as caught, pytest.raises(TypeError, match="stays here"):
         iter(loader)
     assert lines(caught, "pickle error") == [(__file__, UserWarning)]

@@ -66,7 +66,9 @@ def undisturbed():
 
 
 def check_once(given, last):
-    """Check that each sample was given once, with its own random numbers; fewer than *last* were given twice."""
+    """Check that each sample was given once, with its own random numbers; fewer than *last* were
+    given twice.
+    """
     samples = list(itertools.chain(*given))
     once = undisturbed()
     assert sorted(set(samples)) == once
@@ -98,20 +100,36 @@ def test_with_processes_too(seed, prefetch):
     plan = []
     for ranks, steps in (4, 1), (2, 2), (3, 1), (1, None):
         way = draw.choice(["processes", "threads", "process"])
-        plan.append((ranks, steps, WAYS[way] | {"batch_size": draw.randint(1, 3), "prefetch_factor": prefetch}))
+        plan.append(
+            (
+                ranks,
+                steps,
+                WAYS[way] | {"batch_size": draw.randint(1, 3), "prefetch_factor": prefetch},
+            )
+        )
     given, _ = stages(plan)
     check_once(given, 1)
 
 
 def test_without_batches():
-    plan = [(2, 4, {"batch_size": None}), (3, 1, {"batch_size": 2}), (1, 2, {"batch_size": None, **WAYS["threads"]})]
-    given, _ = stages([*plan, (1, None, WAYS["thread"])], lambda batches: flat(contents(batches)), dataset=Rows(SIZE))
+    plan = [
+        (2, 4, {"batch_size": None}),
+        (3, 1, {"batch_size": 2}),
+        (1, 2, {"batch_size": None, **WAYS["threads"]}),
+    ]
+    given, _ = stages(
+        [*plan, (1, None, WAYS["thread"])],
+        lambda batches: flat(contents(batches)),
+        dataset=Rows(SIZE),
+    )
     assert [len(each) for each in given] == [8, 6, 2, 7]
     assert sorted(itertools.chain(*given)) == list(range(SIZE))
 
 
 def flat(batches):
-    return [sample for batch in batches for sample in (batch if isinstance(batch, list) else [batch])]
+    return [
+        sample for batch in batches for sample in (batch if isinstance(batch, list) else [batch])
+    ]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -182,7 +200,12 @@ def test_a_loaded_state_can_be_saved_again():
 
 def test_the_loaders_own_drop_last():
     """A rank's samples that filled no batch are not lost to other ranks."""
-    given, _ = stages([(4, 1, {"batch_size": 4, "drop_last": True}), (1, None, {"batch_size": 7, "drop_last": True})])
+    given, _ = stages(
+        [
+            (4, 1, {"batch_size": 4, "drop_last": True}),
+            (1, None, {"batch_size": 7, "drop_last": True}),
+        ]
+    )
     assert [len(each) for each in given] == [16, 7]
     check_once(given, 1)
 
@@ -192,7 +215,9 @@ def test_a_refused_state_changes_nothing():
     sampler = DistributedSampler(range(SIZE - 1), 1, 0)
     loader = DataLoader(range(SIZE - 1), 4, sampler=sampler, generator=seeded(5))
     before = loader.generator.get_state().tolist()
-    with pytest.raises(ValueError, match=f"a dataset of {SIZE} samples, and this one has a dataset of {SIZE - 1}"):
+    with pytest.raises(
+        ValueError, match=f"a dataset of {SIZE} samples, and this one has a dataset of {SIZE - 1}"
+    ):
         loader.load_state_dict(state)
     assert loader.generator.get_state().tolist() == before
     assert len(contents(loader)) == 6
@@ -206,7 +231,9 @@ def test_a_state_with_torchs_sampler_goes_on_in_the_same_ranks():
     iterator = iter(saving)
     next(iterator)
     state, rest = saving.state_dict(), contents(iterator)
-    loader = DataLoader(range(SIZE), 4, sampler=DistributedSampler(range(SIZE), 2, 1), **WAYS["threads"])
+    loader = DataLoader(
+        range(SIZE), 4, sampler=DistributedSampler(range(SIZE), 2, 1), **WAYS["threads"]
+    )
     loader.load_state_dict(state)
     batches = iter(loader)
     found = contents(itertools.islice(batches, 1))
@@ -222,13 +249,17 @@ def test_a_state_with_torchs_sampler_goes_on_in_the_same_ranks():
 
 def test_torchs_sampler_refuses_our_state():
     _, state = stages([(2, 3, {"batch_size": 2})])
-    loader = DataLoader(NOISY, 2, sampler=torch.utils.data.DistributedSampler(NOISY, 2, 0), generator=seeded())
+    loader = DataLoader(
+        NOISY, 2, sampler=torch.utils.data.DistributedSampler(NOISY, 2, 0), generator=seeded()
+    )
     with pytest.raises(ValueError, match="whose sampler inside has state_dict"):
         loader.load_state_dict(state)
 
 
 class GatedBatches(Gated):
-    """Gated rows that one worker loads a batch at a time, while another worker loads a later batch."""
+    """Gated rows that one worker loads a batch at a time, while another worker loads a later
+    batch.
+    """
 
     __getitems__ = Batches.__getitems__
 
@@ -238,7 +269,9 @@ def test_batches_out_of_order():
 
     def make(dataset, ranks=2, size=2, **arguments):
         sampler = DistributedSampler(dataset, ranks, 0, shuffle=False)
-        return DataLoader(dataset, size, sampler=sampler, num_workers=2, worker_method="thread", **arguments)
+        return DataLoader(
+            dataset, size, sampler=sampler, num_workers=2, worker_method="thread", **arguments
+        )
 
     dataset = GatedBatches(size=20, at=0)
     saving = make(dataset, in_order=False)
@@ -251,14 +284,18 @@ def test_batches_out_of_order():
     again = make(range(20))
     again.load_state_dict(state)
     assert contents(again) == sorted(rest)
-    with pytest.raises(ValueError, match=r"in_order=False\), so only the same number of ranks, 2, can continue"):
+    with pytest.raises(
+        ValueError, match=r"in_order=False\), so only the same number of ranks, 2, can continue"
+    ):
         make(range(20), ranks=1).load_state_dict(state)
     with pytest.raises(ValueError, match="another batch_size"):
         make(range(20), size=3).load_state_dict(state)
 
 
 def test_a_state_taken_in_the_middle_of_a_hand_over():
-    """Another thread asks between the two steps of the hand-over: the sampler's state is that of the batches given."""
+    """Another thread asks between the two steps of the hand-over: the sampler's state is that of
+    the batches given.
+    """
     progress = EpochProgress({}, {"base_seed": 1, "epoch": 0, "shared_seed": None, "dataset": None})
     snapshots = tuple({"drawn": n, "states": {"sampler": {"given": n}}} for n in range(3))
     progress.snapshots = snapshots
@@ -271,7 +308,9 @@ def test_a_state_taken_in_the_middle_of_a_hand_over():
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.slow(cases=1)
 def test_the_length_is_that_of_steps_done_and_left(way, drop_last):
-    """It stays while the epoch runs, however often the ranks change, and is that of a whole epoch afterwards."""
+    """It stays while the epoch runs, however often the ranks change, and is that of a whole epoch
+    afterwards.
+    """
     done, state = 0, {}
     for ranks, steps, size in (1, 2, 2), (4, 1, 1), (2, 2, 3), (1, None, 2):
         loader = loaders(ranks, batch_size=size, drop_last=drop_last, **WAYS[way])[0]

@@ -1,4 +1,6 @@
-"""The loader makes no collective operation, which would wait for ranks that load at another time."""
+"""The loader makes no collective operation, which would wait for ranks that load at another
+time.
+"""
 
 import pytest
 

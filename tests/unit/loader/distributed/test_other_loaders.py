@@ -16,7 +16,9 @@ def torchdatas_stages(plan, workers):
     samples, state = [], None
     for ranks, steps, size in plan:
         states = []
-        for loader in loaders(ranks, StatefulDataLoader, range(SIZE), batch_size=size, num_workers=workers):
+        for loader in loaders(
+            ranks, StatefulDataLoader, range(SIZE), batch_size=size, num_workers=workers
+        ):
             if state is not None:
                 loader.load_state_dict(state)
             iterator = iter(loader)
@@ -65,7 +67,9 @@ def test_torchdatas_loader_at_the_end_of_an_epoch(size, workers):
 
 
 def test_torchs_loader_with_the_samplers_own_state():
-    """Without workers torch's loader draws as it loads, so the sampler's own state is that of the loop."""
+    """Without workers torch's loader draws as it loads, so the sampler's own state is that of the
+    loop.
+    """
     (saving,) = loaders(1, DataLoader, range(SIZE), batch_size=4)
     iterator = iter(saving)
     given = contents(itertools.islice(iterator, 2))
@@ -74,4 +78,7 @@ def test_torchs_loader_with_the_samplers_own_state():
     for loader in found:
         loader.sampler.load_state_dict(state)
         given += contents(loader)
-    assert sorted(set(itertools.chain(*given))) == list(range(SIZE)) and sum(map(len, given)) == SIZE + 1
+    assert (
+        sorted(set(itertools.chain(*given))) == list(range(SIZE))
+        and sum(map(len, given)) == SIZE + 1
+    )

@@ -1,4 +1,6 @@
-"""DistributedSampler alone: torch's order, and each sample once however often the number of ranks changes."""
+"""DistributedSampler alone: torch's order, and each sample once however often the number of ranks
+changes.
+"""
 
 import itertools
 import json
@@ -14,12 +16,16 @@ from tests.datasets import Rows
 
 LENGTHS = st.integers(0, 60)
 RANKS = st.integers(1, 9)
-OPTIONS = st.fixed_dictionaries({"shuffle": st.booleans(), "seed": st.integers(0, 5), "drop_last": st.booleans()})
+OPTIONS = st.fixed_dictionaries(
+    {"shuffle": st.booleans(), "seed": st.integers(0, 5), "drop_last": st.booleans()}
+)
 
 
 def samplers(length, ranks, epoch=0, sampler=DistributedSampler, **options):
     """Return the samplers of all ranks, at an epoch."""
-    found = [sampler(range(length), num_replicas=ranks, rank=rank, **options) for rank in range(ranks)]
+    found = [
+        sampler(range(length), num_replicas=ranks, rank=rank, **options) for rank in range(ranks)
+    ]
     for each in found:
         each.set_epoch(epoch)
     return found
@@ -47,7 +53,9 @@ def test_the_order_of_torchs_class(length, ranks, epoch, options):
     options=OPTIONS,
 )
 def test_each_sample_once_whatever_the_ranks(length, changes, last, options):
-    """*changes*: the number of ranks, the number of samples that each yields, and the rank whose state is used."""
+    """*changes*: the number of ranks, the number of samples that each yields, and the rank whose
+    state is used.
+    """
     sequence, state = [], {}
     for ranks, count, saver in changes:
         found = samplers(length, ranks, 3, **options)
@@ -66,7 +74,8 @@ def test_each_sample_once_whatever_the_ranks(length, changes, last, options):
     left = length - (state["given"] if state else 0)
     rest = list(zip(*found, strict=True))
     assert len(rest) == (left // last if options["drop_last"] else -(-left // last))
-    ended = len(sequence) != length - left  # earlier ranks have reached the end, and have padded or dropped
+    # earlier ranks have reached the end, and have padded or dropped
+    ended = len(sequence) != length - left
     sequence += itertools.chain(*rest)
     whole = whole_epoch(length, 3, options)
     if ended:
@@ -85,7 +94,9 @@ def test_the_same_ranks_go_on_as_if_undisturbed(length, ranks, count, options):
     resumed = samplers(length, ranks, **options)
     for each in resumed:
         each.load_state_dict(found[0].state_dict())
-    assert [each.epoch for each in resumed] == [2] * ranks or not count or count >= len(undisturbed[0])
+    assert (
+        [each.epoch for each in resumed] == [2] * ranks or not count or count >= len(undisturbed[0])
+    )
     for each in resumed:
         each.set_epoch(2)
     assert [begun + list(each) for begun, each in zip(first, resumed)] == undisturbed
@@ -139,7 +150,9 @@ def test_another_epoch_is_a_whole_one_and_a_warning_says_so(interrupted):
     (sampler,) = samplers(20, 1)
     sampler.load_state_dict(interrupted)
     sampler.set_epoch(1)
-    with pytest.warns(UserWarning, match=r"the rest of epoch 4.* is left out: .* Call set_epoch\(4\)") as caught:
+    with pytest.warns(
+        UserWarning, match=r"the rest of epoch 4.* is left out: .* Call set_epoch\(4\)"
+    ) as caught:
         assert list(sampler) == whole_epoch(20, 1, {})
     assert caught[0].filename == __file__
     sampler.set_epoch(4)
@@ -148,7 +161,9 @@ def test_another_epoch_is_a_whole_one_and_a_warning_says_so(interrupted):
 
 @pytest.mark.parametrize("epoch", [4, 5])
 def test_a_state_of_an_epochs_end(epoch):
-    """It ends its own epoch at once, and leaves another one that the program has set before or sets after."""
+    """It ends its own epoch at once, and leaves another one that the program has set before or sets
+    after.
+    """
     (saved,) = samplers(20, 1, 4)
     list(saved)
     for order in ("set first", "load first"):
@@ -181,16 +196,29 @@ def test_a_state_that_was_loaded_is_the_state(interrupted):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"length": 21}, r"of a sampler with a dataset of 21 samples, and this one has a dataset of 20 samples.*begin"),
+        (
+            {"length": 21},
+            r"of a sampler with a dataset of 21 samples, and this one has a dataset of 20 "
+            r"samples.*begin",
+        ),
         ({"seed": 1}, r"with seed=1, and this one has seed=0"),
         ({"shuffle": False}, r"with shuffle=False, and this one has shuffle=True"),
-        ({"given": 21}, r"damaged or was changed: epoch 4, 21 of 20 samples given. Load an earlier checkpoint"),
+        (
+            {"given": 21},
+            r"damaged or was changed: epoch 4, 21 of 20 samples given. Load an earlier checkpoint",
+        ),
         ({"given": -2}, r"-2 of 20"),
         ({"given": 6.0}, r"6\.0 of 20"),
         ({"given": True}, r"True of 20"),
         ({"epoch": None}, r"epoch None"),
-        ({"version": 2}, r"has version 2, and this sampler reads version 1: load it with the release"),
-        ({"format": "ftloader.DataLoader"}, r"this is not a state of ftloader\.distributed\.DistributedSampler"),
+        (
+            {"version": 2},
+            r"has version 2, and this sampler reads version 1: load it with the release",
+        ),
+        (
+            {"format": "ftloader.DataLoader"},
+            r"this is not a state of ftloader\.distributed\.DistributedSampler",
+        ),
         ({"more": 1}, r"its keys are \['epoch', .*'more'"),
     ],
 )
@@ -212,7 +240,9 @@ def test_torchdatas_state_and_ours():
     theirs = torchdatas.StatefulDistributedSampler(range(20), 2, 0)
     next(iter(theirs))
     ours = DistributedSampler(range(20), 2, 0)
-    with pytest.raises(ValueError, match="torchdata's StatefulDistributedSampler, which counts the samples of one"):
+    with pytest.raises(
+        ValueError, match="torchdata's StatefulDistributedSampler, which counts the samples of one"
+    ):
         ours.load_state_dict(theirs.state_dict())
     with pytest.raises(ValueError):
         theirs.load_state_dict(ours.state_dict())
@@ -222,7 +252,9 @@ def test_a_dataset_that_grew_is_refused():
     dataset = Rows(20)
     sampler = DistributedSampler(dataset, 2, 0)
     dataset.size = 22
-    with pytest.raises(ValueError, match="had 20 samples when the sampler was made, and has 22 now: make a new"):
+    with pytest.raises(
+        ValueError, match="had 20 samples when the sampler was made, and has 22 now: make a new"
+    ):
         iter(sampler)
 
 

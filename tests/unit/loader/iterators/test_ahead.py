@@ -1,4 +1,6 @@
-"""Batches ahead of the loop: as few as hide what is uneven, found while running; a number that is given is obeyed."""
+"""Batches ahead of the loop: as few as hide what is uneven, found while running; a number that is
+given is obeyed.
+"""
 
 import copy
 import math
@@ -22,10 +24,12 @@ def limit_of(most, given, **arguments):
 
 
 def simulate(ahead, loads, steps, start=0.0):
-    """Run a loop whose step n takes ``steps[n]`` s, on batches that are built one by one in ``loads[n]`` s each.
+    """Run a loop whose step n takes ``steps[n]`` s, on batches that are built one by one in
+    ``loads[n]`` s each.
 
     Return (seconds, the limit after each batch)."""
-    now, built, limits = start, [start], []  # built: the time at which each batch is ready, after the first entry
+    # built: the time at which each batch is ready, after the first entry
+    now, built, limits = start, [start], []
     ahead.begin(now)
 
     def dispatch(handed_over):
@@ -60,7 +64,9 @@ def test_an_even_loop_needs_no_more_than_two(load):
 def test_a_loop_that_pauses_gets_what_it_would_have_with_the_most(load):
     for pauses, least in ((50, 0.985), (400, 0.994)):  # it learns during the first two
         most, _ = simulate(limit_of(MOST, given=True), [load] * 20 * pauses, BURSTS[:20] * pauses)
-        found, limits = simulate(limit_of(MOST, given=False), [load] * 20 * pauses, BURSTS[:20] * pauses)
+        found, limits = simulate(
+            limit_of(MOST, given=False), [load] * 20 * pauses, BURSTS[:20] * pauses
+        )
         assert limits[0] == 2
         assert most / found > least
 
@@ -76,7 +82,9 @@ def test_it_forgets_a_number_that_is_not_needed_any_more_and_stays_where_it_is_n
 
 
 def test_a_rare_wait_is_not_worth_memory():
-    _, limits = simulate(limit_of(MOST, given=False), [0.2 if n % 200 == 100 else 0.01 for n in range(1000)], EVEN)
+    _, limits = simulate(
+        limit_of(MOST, given=False), [0.2 if n % 200 == 100 else 0.01 for n in range(1000)], EVEN
+    )
     assert set(limits) == {2}
 
 
@@ -97,9 +105,13 @@ def test_more_small_batches_are_allowed_where_the_loader_chooses_the_workers(mib
         assert ahead.limit == (4 if given else limit) and ahead.adapts == (limit == 2 and not given)
 
 
-@pytest.mark.parametrize(("arguments", "least"), [({}, 16), ({"max_workers": 2}, 4), ({"prefetch_factor": 3}, 0)])
+@pytest.mark.parametrize(
+    ("arguments", "least"), [({}, 16), ({"max_workers": 2}, 4), ({"prefetch_factor": 3}, 0)]
+)
 def test_the_limit_of_small_batches_with_auto(arguments, least):
-    loader = DataLoader(Rows(4000), batch_size=4, num_workers="auto", worker_method="thread", **arguments)
+    loader = DataLoader(
+        Rows(4000), batch_size=4, num_workers="auto", worker_method="thread", **arguments
+    )
     with iter(loader) as iterator:
         next(iterator), next(iterator)
         assert iterator._ahead.limit == max(loader.prefetch_factor * iterator._in_use.number, least)
@@ -119,7 +131,9 @@ def test_all_workers_have_a_batch_and_one_more_is_ready_where_each_builds_its_ow
     assert ahead.limit == 3  # the most
 
 
-@pytest.mark.parametrize(("arguments", "batches"), [({}, 2 + 1), ({"prefetch_factor": 2}, 16)], ids=["not given", "2"])
+@pytest.mark.parametrize(
+    ("arguments", "batches"), [({}, 2 + 1), ({"prefetch_factor": 2}, 16)], ids=["not given", "2"]
+)
 def test_what_is_loaded_before_the_loop_asks(arguments, batches):
     """Batches of 4 need 4 of 8 workers, so two are built at the same time."""
     loaded, go, enough = [], threading.Event(), threading.Event()
@@ -131,7 +145,9 @@ def test_what_is_loaded_before_the_loop_asks(arguments, batches):
             enough.set()
         return index
 
-    loader = DataLoader(Rows(400, load), batch_size=4, num_workers=8, worker_method="thread", **arguments)
+    loader = DataLoader(
+        Rows(400, load), batch_size=4, num_workers=8, worker_method="thread", **arguments
+    )
     with iter(loader):
         go.set()
         assert enough.wait(60)
@@ -145,7 +161,9 @@ class Sample:
 
 @pytest.mark.parametrize("batch_size", [1, 4])
 def test_objects_of_earlier_batches_do_not_stay_while_workers_wait(batch_size):
-    """Without the GIL an object is freed by the thread that made it, which may be waiting for its next batch."""
+    """Without the GIL an object is freed by the thread that made it, which may be waiting for its
+    next batch.
+    """
     made = []
 
     def load(_):
@@ -154,11 +172,14 @@ def test_objects_of_earlier_batches_do_not_stay_while_workers_wait(batch_size):
         return sample
 
     arguments = {"batch_size": batch_size, "collate_fn": list, "prefetch_factor": 2}
-    with iter(DataLoader(Rows(400, load), num_workers=8, worker_method="thread", **arguments)) as iterator:
+    with iter(
+        DataLoader(Rows(400, load), num_workers=8, worker_method="thread", **arguments)
+    ) as iterator:
         for batch in iterator:
             assert len(batch) == batch_size
             deadline = time.monotonic() + 60
-            # In memory may be the 16 batches ahead, the loop's, and a few that are about to be freed: not one a worker.
+            # In memory may be the 16 batches ahead, the loop's, and a few that are about to be
+            # freed: not one a worker.
             while (alive := sum(reference() is not None for reference in made)) > 21 * batch_size:
                 assert time.monotonic() < deadline, f"{alive} samples are alive"
                 time.sleep(0.001)
@@ -167,7 +188,9 @@ def test_objects_of_earlier_batches_do_not_stay_while_workers_wait(batch_size):
 
 @pytest.mark.parametrize("limit", [0, 3000], ids=["", "with a timeout"])
 def test_workers_go_on_while_one_sample_is_slow(limit):
-    """The first batch waits for the fourth. All others are built before the loop waits, so no message comes."""
+    """The first batch waits for the fourth. All others are built before the loop waits, so no
+    message comes.
+    """
     fourth_batch = threading.Event()
 
     def load(index):
@@ -177,7 +200,9 @@ def test_workers_go_on_while_one_sample_is_slow(limit):
             assert fourth_batch.wait(300)
         return index
 
-    loader = DataLoader(Rows(40, load), batch_size=4, num_workers=2, worker_method="thread", timeout=limit)
+    loader = DataLoader(
+        Rows(40, load), batch_size=4, num_workers=2, worker_method="thread", timeout=limit
+    )
     iterator = iter(loader)
     assert iterator._dispatcher.receive()  # the second batch
     assert [index for batch in iterator for index in batch.tolist()] == [*range(40)]
@@ -186,10 +211,13 @@ def test_workers_go_on_while_one_sample_is_slow(limit):
 
 
 def shrunk(extra, left):
-    """Return an Ahead that has shrunk from *extra* at the time 2.1 s, since *left* batches were more than needed."""
+    """Return an Ahead that has shrunk from *extra* at the time 2.1 s, since *left* batches were
+    more than needed.
+    """
     ahead = limit_of(64, given=False, extra=extra)
     for request in range(65):
-        ahead.asked(0 if request == 0 else left + 1, False, 2.1 if request == 64 else 0.0)  # nothing is ready at first
+        # nothing is ready at first
+        ahead.asked(0 if request == 0 else left + 1, False, 2.1 if request == 64 else 0.0)
     assert ahead.extra == extra - left
     return ahead
 
@@ -213,12 +241,15 @@ def test_without_idle_workers_it_grows_by_a_quarter():
 
 @pytest.mark.slow
 def test_a_loader_forgets_a_number_that_its_loop_does_not_need():
-    loader = DataLoader(Rows(840, lambda _: np.zeros(300_000, np.uint8)), 4, num_workers=8, worker_method="thread")
+    loader = DataLoader(
+        Rows(840, lambda _: np.zeros(300_000, np.uint8)), 4, num_workers=8, worker_method="thread"
+    )
     loader._shared.extra = MOST - 1
     for _ in range(5):  # other programs may take the CPUs for most of an epoch
         for _ in loader:
             time.sleep(0.02)
-        if loader._shared.extra == 1:  # after the second row of requests: in the first, the epoch has just begun
+        if loader._shared.extra == 1:
+            # after the second row of requests: in the first, the epoch has just begun
             return
     raise AssertionError(loader._shared.extra)
 
@@ -237,10 +268,14 @@ def test_no_wait_is_long_enough_for_more_than_is_allowed():
     assert limit_of(MOST, given=True).patience(1.0) == math.inf
 
 
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))]
+)
 def test_a_loader_rebuilt_from_its_attributes_may_choose_too(duplicate):
     loader = DataLoader(Rows(400), num_workers=8, worker_method="thread")
-    rebuilt = DataLoader(Rows(400), num_workers=8, worker_method="thread", prefetch_factor=loader.prefetch_factor)
+    rebuilt = DataLoader(
+        Rows(400), num_workers=8, worker_method="thread", prefetch_factor=loader.prefetch_factor
+    )
     loader = duplicate(loader)
     for each in (loader, rebuilt):
         assert each.prefetch_factor == 2

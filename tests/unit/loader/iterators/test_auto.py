@@ -1,4 +1,6 @@
-"""``num_workers="auto"``: threads are added and parked while the epoch runs, and nothing else changes."""
+"""``num_workers="auto"``: threads are added and parked while the epoch runs, and nothing else
+changes.
+"""
 
 import copy
 import itertools
@@ -27,7 +29,11 @@ def waiting(index):
 
 
 def test_the_attribute_is_the_number_of_cpus():
-    for loader in (auto(Rows()), DataLoader(Rows(), 4, False, None, None, "auto"), DataLoader(Rows())):
+    for loader in (
+        auto(Rows()),
+        DataLoader(Rows(), 4, False, None, None, "auto"),
+        DataLoader(Rows()),
+    ):
         loader.num_workers = "auto"
         assert isinstance(loader.num_workers, int)
         assert loader.num_workers == usable_cpus()
@@ -53,7 +59,10 @@ def test_max_workers_is_a_number_of_workers(bad):
 
 def test_other_text_than_auto_is_no_number_of_workers():
     loader = DataLoader(Rows())
-    for give in (lambda: DataLoader(Rows(), num_workers="2"), lambda: setattr(loader, "num_workers", "Auto")):
+    for give in (
+        lambda: DataLoader(Rows(), num_workers="2"),
+        lambda: setattr(loader, "num_workers", "Auto"),
+    ):
         with pytest.raises(TypeError, match='num_workers must be a number or "auto", got '):
             give()
     assert loader.num_workers == 0
@@ -61,7 +70,9 @@ def test_other_text_than_auto_is_no_number_of_workers():
 
 @pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("persistent", [False, True])
-def test_loading_that_waits_gets_more_threads_and_the_next_epoch_and_copies_start_with_them(persistent):
+def test_loading_that_waits_gets_more_threads_and_the_next_epoch_and_copies_start_with_them(
+    persistent,
+):
     loader = auto(Rows(2400, waiting), 16, max_workers=16, persistent_workers=persistent)
     assert torch.cat(list(loader)).tolist() == [*range(2400)]
     found = loader.statistics()
@@ -79,7 +90,8 @@ def test_loading_that_waits_gets_more_threads_and_the_next_epoch_and_copies_star
 @pytest.mark.slow
 def test_a_loop_that_is_slow_gets_fewer_threads():
     loader = auto(Rows(1000), 10)
-    for _ in range(5):  # other programs may take the CPUs for most of an epoch: then it waits for its data
+    for _ in range(5):
+        # other programs may take the CPUs for most of an epoch: then it waits for its data
         for _ in loader:
             time.sleep(0.02)
         if loader.statistics().num_workers == 1:
@@ -135,7 +147,8 @@ def test_a_thread_that_cannot_start_while_all_others_are_parked_loses_no_batch(m
     numbers = itertools.chain([2], itertools.repeat(1))
     monkeypatch.setattr(iterator._tuner, "due", 0.0)
     monkeypatch.setattr(iterator._tuner, "look", lambda totals: next(numbers))
-    found = [next(iterator) for _ in range(2)]  # the second thread is started, and the first one is told to park
+    # the second thread is started, and the first one is told to park
+    found = [next(iterator) for _ in range(2)]
     tasks, before = iterator._pool.tasks[0], None
     while before != (before := tasks.qsize()):  # a thread that is not parked takes them
         time.sleep(0.2)

@@ -1,4 +1,6 @@
-"""``num_workers="auto"`` in a process whose memory is limited: as many threads as there is room for."""
+"""``num_workers="auto"`` in a process whose memory is limited: as many threads as there is room
+for.
+"""
 
 import pytest
 

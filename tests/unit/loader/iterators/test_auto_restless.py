@@ -1,4 +1,6 @@
-"""``num_workers="auto"`` whose tuner is never content: the number of threads changes at nearly every batch."""
+"""``num_workers="auto"`` whose tuner is never content: the number of threads changes at nearly
+every batch.
+"""
 
 import threading
 import time
@@ -25,7 +27,9 @@ def waiting(index):
 
 @pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(
-    "arguments", [{}, {"batch_size": None}, {"persistent_workers": True}, {"in_order": False}], ids=str
+    "arguments",
+    [{}, {"batch_size": None}, {"persistent_workers": True}, {"in_order": False}],
+    ids=str,
 )
 def test_batches_are_the_same_while_the_number_changes(arguments):
     changes = 0

@@ -1,4 +1,6 @@
-"""Epochs leave nothing behind: open files, threads, semaphores, shared memory and memory stay as they were."""
+"""Epochs leave nothing behind: open files, threads, semaphores, shared memory and memory stay as
+they were.
+"""
 
 import ctypes
 import gc
@@ -79,7 +81,9 @@ KINDS = {
 def test_many_epochs_without_the_collector(run_program, kind, dataset):
     """Nothing waits for the garbage collector, which large training programs switch off."""
     epochs = 25 if kind == "process" else 200  # which starts processes for each
-    code, out, err = run_program(PROGRAM % {"dataset": dataset, "arguments": KINDS[kind], "epochs": epochs})
+    code, out, err = run_program(
+        PROGRAM % {"dataset": dataset, "arguments": KINDS[kind], "epochs": epochs}
+    )
     assert (code, err) == (0, "")
     before, after, grown = json.loads(out)
     # A thread of the first epochs may have been counted that has ended since.
@@ -87,11 +91,14 @@ def test_many_epochs_without_the_collector(run_program, kind, dataset):
     assert grown < epochs * (150 << 10)
 
 
-WIDTH = SMALLEST_SLOT // 4  # floats: enough for a sample to be copied straight into its batch's memory
+# floats: enough for a sample to be copied straight into its batch's memory
+WIDTH = SMALLEST_SLOT // 4
 
 
 def allocated(index):
-    """Return what a worker allocates and the main thread frees: a tensor, an array, Python objects."""
+    """Return what a worker allocates and the main thread frees: a tensor, an array, Python
+    objects.
+    """
     return {
         "slot": torch.full((WIDTH,), float(index)),
         "small": np.full(64, index),
@@ -109,9 +116,14 @@ def resident():
 
 @pytest.mark.long(reason="a minute")
 def test_a_million_samples():
-    # CPython 145615 and 156159: what one thread allocates and another frees can stay with the first.
+    # CPython 145615 and 156159: what one thread allocates and another frees can stay with the
+    # first.
     dl = DataLoader(
-        Rows(100_000, allocated), batch_size=50, num_workers=8, worker_method="thread", persistent_workers=True
+        Rows(100_000, allocated),
+        batch_size=50,
+        num_workers=8,
+        worker_method="thread",
+        persistent_workers=True,
     )
 
     def epoch():
@@ -123,5 +135,6 @@ def test_a_million_samples():
 
     after = [epoch() for _ in range(10)]
     print([f"{memory / 2**20:.1f} MiB" for memory in after])
-    # The memory of as many batches as can be in the making, which need not all have been so in the first epoch.
+    # The memory of as many batches as can be in the making, which need not all have been so in the
+    # first epoch.
     assert after[-1] < after[0] + 18 * 50 * WIDTH * 4

@@ -1,4 +1,5 @@
-"""Errors of worker processes that neither hang nor get lost: dead workers, and what cannot be pickled.
+"""Errors of worker processes that neither hang nor get lost: dead workers, and what cannot be
+pickled.
 
 What user code raises elsewhere is in tests/conformance/test_failures.py.
 """
@@ -24,7 +25,9 @@ def test_a_handled_exception_does_not_keep_the_iterator_alive():
     gc.collect()
     gc.disable()
     try:
-        iterator = iter(DataLoader(Failing(KeyError), batch_size=4, num_workers=1, worker_method="process"))
+        iterator = iter(
+            DataLoader(Failing(KeyError), batch_size=4, num_workers=1, worker_method="process")
+        )
         with contextlib.suppress(KeyError):
             next(iterator)
         reference = weakref.ref(iterator)
@@ -39,14 +42,18 @@ def test_an_exception_of_a_local_class_does_not_hang():
         pass
 
     dataset = Failing(Local("three"), size=8, at=[3])
-    batches, errors = drain(DataLoader(dataset, batch_size=2, num_workers=1, worker_method="process"))
+    batches, errors = drain(
+        DataLoader(dataset, batch_size=2, num_workers=1, worker_method="process")
+    )
     assert batches == [[0, 1], [4, 5], [6, 7]]
     assert [type(error) for error in errors] == [LookupError]
     assert "Local: three" in str(errors[0])
 
 
 class EndsFirst(IterableDataset):
-    """Stream of one sample, whose pickling fails once the worker has put the end of its share into the queue."""
+    """Stream of one sample, whose pickling fails once the worker has put the end of its share into
+    the queue.
+    """
 
     ended = threading.Event()  # of the worker's process
 
@@ -62,7 +69,11 @@ class EndsFirst(IterableDataset):
 
 def test_the_last_batch_of_a_share_that_cannot_be_pickled():
     dl = DataLoader(
-        EndsFirst(), batch_size=None, num_workers=1, worker_method="process", multiprocessing_context="fork"
+        EndsFirst(),
+        batch_size=None,
+        num_workers=1,
+        worker_method="process",
+        multiprocessing_context="fork",
     )
     batches, errors = drain(iter(dl))
     assert batches == [] and [type(error) for error in errors] == [TypeError]
@@ -71,7 +82,9 @@ def test_the_last_batch_of_a_share_that_cannot_be_pickled():
 
 def test_an_index_that_cannot_be_pickled_is_an_error():
     sampler = [0, threading.Lock(), 2, 3]
-    iterator = iter(DataLoader(Rows(), batch_size=None, sampler=sampler, num_workers=2, worker_method="process"))
+    iterator = iter(
+        DataLoader(Rows(), batch_size=None, sampler=sampler, num_workers=2, worker_method="process")
+    )
     assert next(iterator) == 0
     with pytest.raises(TypeError, match="pickle") as caught:
         next(iterator)
@@ -90,7 +103,9 @@ class FailsLater(IterableDataset):
 
 
 def test_an_iter_that_fails_in_a_later_epoch_does_not_end_the_worker():
-    dl = DataLoader(FailsLater(), batch_size=3, num_workers=1, worker_method="process", persistent_workers=True)
+    dl = DataLoader(
+        FailsLater(), batch_size=3, num_workers=1, worker_method="process", persistent_workers=True
+    )
     assert [batch.tolist() for batch in dl] == [[0, 1, 2]]
     for _ in range(2):
         with pytest.raises(ConnectionError, match="no server"):
@@ -103,8 +118,12 @@ def kill_itself(index):
 
 
 def test_one_of_two_workers_that_is_killed_is_an_error():
-    dl = DataLoader(Failing(kill_itself, size=8), batch_size=2, num_workers=2, worker_method="process")
-    with pytest.raises(RuntimeError, match=r"worker \(pid\(?s?\)? .*(killed by signal|exited unexp)"):
+    dl = DataLoader(
+        Failing(kill_itself, size=8), batch_size=2, num_workers=2, worker_method="process"
+    )
+    with pytest.raises(
+        RuntimeError, match=r"worker \(pid\(?s?\)? .*(killed by signal|exited unexp)"
+    ):
         list(dl)
 
 
@@ -131,8 +150,12 @@ def fail(worker):
 @pytest.mark.slow
 def test_a_worker_that_dies_handing_over_a_batch_is_that_error():
     for _ in range(20):
-        dl = DataLoader([Unreadable(kill_and_fail)], batch_size=None, num_workers=1, worker_method="process")
-        with pytest.raises(RuntimeError, match=r"worker \(pid\(?s?\)? .*(killed by signal|exited unexp)"):
+        dl = DataLoader(
+            [Unreadable(kill_and_fail)], batch_size=None, num_workers=1, worker_method="process"
+        )
+        with pytest.raises(
+            RuntimeError, match=r"worker \(pid\(?s?\)? .*(killed by signal|exited unexp)"
+        ):
             list(dl)
 
 
@@ -145,11 +168,16 @@ def test_an_error_in_handing_over_a_batch_is_itself_where_all_workers_live(monke
 
 def waits_for(queue, frame):
     """True if the thread with this frame is about to lock *queue* to put something into it."""
-    return frame.f_code is threading.Condition.__enter__.__code__ and frame.f_back.f_code is queue.put.__code__
+    return (
+        frame.f_code is threading.Condition.__enter__.__code__
+        and frame.f_back.f_code is queue.put.__code__
+    )
 
 
 def test_a_worker_that_dies_while_a_queue_is_locked_leaves_it_unlocked():
-    """The signal comes while the main thread waits for the queue's lock, and is handled when it has it."""
+    """The signal comes while the main thread waits for the queue's lock, and is handled when it has
+    it.
+    """
     iterator = iter(DataLoader(range(100), num_workers=1, worker_method="process"))
     next(iterator)
     (queue,), (worker,), main = iterator._index_queues, iterator._workers, threading.get_ident()

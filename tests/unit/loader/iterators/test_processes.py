@@ -70,7 +70,10 @@ def test_every_start_method_gives_the_same_numbers_and_worker_info(context, work
     iterator = iter(dl)
     rows = list(iterator)
     expected = list(DataLoader(Rows(12, draw), batch_size=None, generator=seeded()))
-    assert all(torch.equal(row, without_workers) for (row, _), without_workers in zip(rows, expected, strict=True))
+    assert all(
+        torch.equal(row, without_workers)
+        for (row, _), without_workers in zip(rows, expected, strict=True)
+    )
     for batch, (_, (worker_id, count, seed, same, touched, pid)) in enumerate(rows):
         assert (worker_id, count) == (batch % workers, workers)
         assert seed == iterator._base_seed + worker_id
@@ -147,14 +150,20 @@ def test_on_error_that_cannot_be_pickled_needs_fork(workers):
 
 
 def test_partials_as_init_functions_are_left_alone():
-    arguments = {"num_workers": 1, "worker_method": "process", "worker_init_fn": functools.partial(touch)}
+    arguments = {
+        "num_workers": 1,
+        "worker_method": "process",
+        "worker_init_fn": functools.partial(touch),
+    }
     _, told = next(iter(DataLoader(Telling(), batch_size=None, **arguments)))
     assert told[4] == "by 0"
 
 
 @pytest.mark.parametrize("persistent", [True, False])
 def test_workers_of_an_iterator_in_a_reference_cycle_end_by_themselves(persistent):
-    iterator = iter(DataLoader(Rows(), num_workers=2, worker_method="process", persistent_workers=persistent))
+    iterator = iter(
+        DataLoader(Rows(), num_workers=2, worker_method="process", persistent_workers=persistent)
+    )
     next(iterator)
     workers = iterator._workers
     iterator.myself = iterator

@@ -1,4 +1,5 @@
-"""Worker threads that cannot start, and defects of the engine: reported, and nothing waits for them.
+"""Worker threads that cannot start, and defects of the engine: reported, and nothing waits for
+them.
 
 What user code raises elsewhere is in tests/conformance/test_failures.py.
 """
@@ -30,7 +31,9 @@ def test_one_worker_that_cannot_start_leaves_the_batches_to_the_others():
         if worker_id == 0:
             raise error
 
-    dl = DataLoader(torch.arange(20), batch_size=5, num_workers=2, worker_method="thread", worker_init_fn=init)
+    dl = DataLoader(
+        torch.arange(20), batch_size=5, num_workers=2, worker_method="thread", worker_init_fn=init
+    )
     batches, errors = drain(iter(dl))
     assert errors == [error]
     assert batches == [[*range(i, i + 5)] for i in (0, 5, 10, 15)]
@@ -91,7 +94,11 @@ def test_an_odd_index_does_not_hide_the_error():
     index = BadRepr()
     rows = Failing(LookupError("no such row"), at=[index])
     with pytest.raises(LookupError, match="no such row"):
-        list(DataLoader(rows, batch_size=None, sampler=[index], num_workers=1, worker_method="thread"))
+        list(
+            DataLoader(
+                rows, batch_size=None, sampler=[index], num_workers=1, worker_method="thread"
+            )
+        )
 
 
 def test_a_defect_in_the_engine_ends_the_epoch_with_its_error(monkeypatch):
@@ -123,7 +130,9 @@ def test_a_handled_exception_keeps_nothing_alive():
                 raise ValueError("one")
             return sample
 
-        dl = DataLoader(Rows(4, load), batch_size=2, num_workers=1, worker_method="thread", collate_fn=len)
+        dl = DataLoader(
+            Rows(4, load), batch_size=2, num_workers=1, worker_method="thread", collate_fn=len
+        )
         iterator = iter(dl)
         references.append(weakref.ref(iterator))
         try:

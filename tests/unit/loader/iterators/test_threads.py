@@ -11,7 +11,9 @@ from tests.datasets import Rows
 
 
 def threads(dataset, **arguments):
-    return DataLoader(dataset, worker_method="thread", **{"batch_size": None, "num_workers": 2} | arguments)
+    return DataLoader(
+        dataset, worker_method="thread", **{"batch_size": None, "num_workers": 2} | arguments
+    )
 
 
 def collate_by_hand(samples):

@@ -1,4 +1,6 @@
-"""The number of workers with ``num_workers="auto"``: found by trials, for simulated loads and for real ones."""
+"""The number of workers with ``num_workers="auto"``: found by trials, for simulated loads and for
+real ones.
+"""
 
 import itertools
 import random
@@ -11,12 +13,19 @@ CPUS, MOST = 4, 64
 
 
 class Load:
-    """Samples that compute for *computes* s and wait for *waits* s each; *most* a second at the most.
+    """Samples that compute for *computes* s and wait for *waits* s each; *most* a second at the
+    most.
 
     *queued*: seconds of *waits* in which a CPU is waited for."""
 
     def __init__(self, computes=0.0, waits=0.0, most=float("inf"), loop=0.0, queued=0.0):
-        self.computes, self.waits, self.most, self.loop, self.queued = computes, waits, most, loop, queued
+        self.computes, self.waits, self.most, self.loop, self.queued = (
+            computes,
+            waits,
+            most,
+            loop,
+            queued,
+        )
 
     def rate(self, workers):
         """Samples a second."""
@@ -25,12 +34,16 @@ class Load:
 
     def smallest_good(self):
         """The smallest number of workers within 5% of the best rate that the loop can use."""
-        best = min(max(map(self.rate, range(1, MOST + 1))), 1 / self.loop if self.loop else float("inf"))
+        best = min(
+            max(map(self.rate, range(1, MOST + 1))), 1 / self.loop if self.loop else float("inf")
+        )
         return next(n for n in range(1, MOST + 1) if self.rate(n) >= 0.95 * best)
 
 
 class Simulation:
-    """A tuner, and batches that it tunes; each takes up to 10% more or less than it should, at random."""
+    """A tuner, and batches that it tunes; each takes up to 10% more or less than it should, at
+    random.
+    """
 
     def __init__(self, seed, first=CPUS):
         self.random, self.tuner = random.Random(seed), WorkerTuner(first, MOST, CPUS)
@@ -42,7 +55,9 @@ class Simulation:
         return Totals(self.now, self.waited, self.batches, self.samples, self.busy, self.cpu)
 
     def run(self, load, seconds):
-        """Load batches for *seconds* s of simulated time. Return the numbers of workers of each batch."""
+        """Load batches for *seconds* s of simulated time. Return the numbers of workers of each
+        batch.
+        """
         end, found = self.now + seconds, []
         while self.now < end:
             workers = self.tuner.number
@@ -55,8 +70,11 @@ class Simulation:
             self.samples += samples
             self.busy += workers * loads
             self.cpu += samples * (load.computes + load.queued)
-            if load.computes and load.rate(workers) == CPUS / load.computes:  # the rest of the time they want a CPU
-                self.cpu += max(0.0, workers * loads - samples * (load.computes + load.waits + load.queued))
+            if load.computes and load.rate(workers) == CPUS / load.computes:
+                # the rest of the time they want a CPU
+                self.cpu += max(
+                    0.0, workers * loads - samples * (load.computes + load.waits + load.queued)
+                )
             if self.now >= self.tuner.due:
                 self.tuner.look(self.totals())
             found.append(workers)
@@ -100,7 +118,8 @@ def test_a_slow_start_is_no_reason_to_keep_more(seed):
     assert run.run(LOADS["a lock"], 30)[-1] == 1
 
 
-# A load whose rate and share of computing are about those of the one before is not seen: leave out such pairs.
+# A load whose rate and share of computing are about those of the one before is not seen: leave out
+# such pairs.
 SEEN = [name for name, load in LOADS.items() if not load.queued]
 
 
@@ -118,7 +137,9 @@ def test_another_load_gets_another_number(first, then):
     assert sum(good <= number <= max(good + 1, 1.5 * good) for number in found) >= 3
 
 
-@pytest.mark.parametrize("load", [LOADS["computing"], LOADS["50 ms of latency"]], ids=["computing", "latency"])
+@pytest.mark.parametrize(
+    "load", [LOADS["computing"], LOADS["50 ms of latency"]], ids=["computing", "latency"]
+)
 def test_the_rate_is_soon_that_of_the_best_number(load):
     run = Simulation(1)
     run.run(load, 5)

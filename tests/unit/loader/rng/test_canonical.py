@@ -77,9 +77,13 @@ def test_no_encoding_is_the_beginning_of_another():
 patient = settings(deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 
 # Without NaN, which is unequal to itself.
-scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
+scalars = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
+)
 few = {"max_size": 3}
-keys = st.recursive(scalars, lambda inner: st.lists(inner, **few) | st.lists(inner, **few).map(tuple), max_leaves=6)
+keys = st.recursive(
+    scalars, lambda inner: st.lists(inner, **few) | st.lists(inner, **few).map(tuple), max_leaves=6
+)
 
 
 @st.composite

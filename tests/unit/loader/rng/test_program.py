@@ -1,4 +1,6 @@
-"""Proves that seeding the program's random generators in a block is undone, and that drawing from them is not."""
+"""Proves that seeding the program's random generators in a block is undone, and that drawing from
+them is not.
+"""
 
 import random
 
@@ -10,7 +12,11 @@ from ftloader.rng.program import preserved
 
 
 def draw(count):
-    return [random.random() for _ in range(count)], np.random.rand(count).tolist(), torch.rand(count).tolist()
+    return (
+        [random.random() for _ in range(count)],
+        np.random.rand(count).tolist(),
+        torch.rand(count).tolist(),
+    )
 
 
 def seed(number):

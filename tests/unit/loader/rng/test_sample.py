@@ -1,4 +1,6 @@
-"""A sample's random numbers, which depend on base seed, epoch and key alone, and where sample_rng() answers."""
+"""A sample's random numbers, which depend on base seed, epoch and key alone, and where sample_rng()
+answers.
+"""
 
 import collections
 import gc
@@ -62,7 +64,9 @@ def test_the_same_sample_has_the_same_numbers_in_any_thread_and_order(epoch, key
     shuffled = keys * 2
     shuffler.shuffle(shuffled)
     with ThreadPoolExecutor(3) as threads:
-        for key, drawn in zip(shuffled, threads.map(lambda key: draw_for(epoch, key), shuffled), strict=True):
+        for key, drawn in zip(
+            shuffled, threads.map(lambda key: draw_for(epoch, key), shuffled), strict=True
+        ):
             assert drawn == expected[key]
 
 
@@ -75,7 +79,12 @@ def test_different_samples_have_different_numbers(one, other):
 
 
 def test_neighbours_have_different_numbers():
-    drawn = [draw_for(Epoch(seed, number), key) for seed in range(3) for number in range(3) for key in range(40)]
+    drawn = [
+        draw_for(Epoch(seed, number), key)
+        for seed in range(3)
+        for number in range(3)
+        for key in range(40)
+    ]
     for stream in zip(*drawn, strict=True):
         assert len(set(map(str, stream))) == len(drawn)
 
@@ -128,7 +137,10 @@ def test_all_of_torchs_state_is_seeded():
         generator = sample_rng().torch
     words = generator.get_state().numpy()[24 : 24 + 624 * 8].view(np.uint64)
     reference = np.random.MT19937()
-    reference.state = {"bit_generator": "MT19937", "state": {"key": words.astype(np.uint32), "pos": 624}}
+    reference.state = {
+        "bit_generator": "MT19937",
+        "state": {"key": words.astype(np.uint32), "pos": 624},
+    }
     expected = (reference.random_raw(2000) % 2**16).tolist()
     assert torch.randint(2**16, (2000,), generator=generator).tolist() == expected
     narrow = torch.Generator().manual_seed(generator.initial_seed() % 2**32)

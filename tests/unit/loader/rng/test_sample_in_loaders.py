@@ -1,4 +1,6 @@
-"""A loader's random numbers are the same for any number and kind of workers; and belong to the sample."""
+"""A loader's random numbers are the same for any number and kind of workers; and belong to the
+sample.
+"""
 
 import random
 
@@ -17,7 +19,11 @@ WORKERS = [(0, None), (1, "thread"), (2, "thread"), (1, "process"), (2, "process
 
 def numbers():
     rng = sample_rng()
-    return [rng.python.random(), rng.numpy.random(), torch.rand(1, generator=rng.torch, dtype=torch.float64).item()]
+    return [
+        rng.python.random(),
+        rng.numpy.random(),
+        torch.rand(1, generator=rng.torch, dtype=torch.float64).item(),
+    ]
 
 
 def augmented(index):
@@ -27,7 +33,9 @@ def augmented(index):
 def nested(index):
     """Load other samples while this one is loaded."""
     first = sample_rng().python.random()
-    inner = DataLoader(Rows(7, augmented), batch_size=5, generator=torch.Generator().manual_seed(index))
+    inner = DataLoader(
+        Rows(7, augmented), batch_size=5, generator=torch.Generator().manual_seed(index)
+    )
     crops = [crop for batch in inner for crop in batch]
     second = sample_rng().python.random()
     return torch.stack([*crops, torch.tensor([index, first, second, 0], dtype=torch.float64)])
@@ -59,7 +67,9 @@ def load(*args, epochs=2, **arguments):
 @pytest.mark.parametrize(("num_workers", "worker_method"), WORKERS)
 @pytest.mark.parametrize(("dataset", "arguments"), CASES.values(), ids=CASES)
 @pytest.mark.slow(cases=4)
-def test_numbers_are_those_of_a_loader_without_workers(dataset, arguments, num_workers, worker_method):
+def test_numbers_are_those_of_a_loader_without_workers(
+    dataset, arguments, num_workers, worker_method
+):
     expected = load(dataset, 0, None, **arguments)
     assert load(dataset, num_workers, worker_method, **arguments) == expected
     assert expected[0] != expected[1]  # each epoch has its own
@@ -79,7 +89,9 @@ def test_epochs_of_persistent_workers_have_their_own_numbers(dataset):
     assert load(dataset, 2, "process", persistent_workers=True, epochs=3, batch_size=5) == epochs
 
 
-@settings(deadline=None, database=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    deadline=None, database=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(
     num_workers=st.integers(0, 2),
     batch_size=st.integers(1, 30),
@@ -87,9 +99,13 @@ def test_epochs_of_persistent_workers_have_their_own_numbers(dataset):
     in_order=st.booleans(),
     seed=st.integers(0, 3),
 )
-def test_a_samples_numbers_depend_on_nothing_else(num_workers, batch_size, prefetch, in_order, seed):
+def test_a_samples_numbers_depend_on_nothing_else(
+    num_workers, batch_size, prefetch, in_order, seed
+):
     arguments = {"prefetch_factor": prefetch, "in_order": in_order} if num_workers else {}
-    loader = make(ROWS, num_workers, "thread", batch_size=batch_size, shuffle=True, seed=seed, **arguments)
+    loader = make(
+        ROWS, num_workers, "thread", batch_size=batch_size, shuffle=True, seed=seed, **arguments
+    )
     drawn = sorted(sample for batch in loader for sample in batch.tolist())
     reference = make(ROWS, 0, None, batch_size=7, shuffle=True, seed=seed)
     assert drawn == sorted(sample for batch in reference for sample in batch.tolist())
@@ -115,12 +131,17 @@ def test_a_collate_function_is_in_no_sample():
 
 
 def from_the_global_generators(index):
-    return torch.tensor([random.random(), np.random.rand(), torch.rand(()).item()], dtype=torch.float64)
+    return torch.tensor(
+        [random.random(), np.random.rand(), torch.rand(()).item()], dtype=torch.float64
+    )
 
 
 def test_it_goes_on_working_and_draws_as_under_torchs_loader():
     def run(kind):
         random.seed(1), np.random.seed(1), torch.manual_seed(1)
-        return [batch.tolist() for batch in kind(Rows(12, from_the_global_generators), batch_size=5, shuffle=True)]
+        return [
+            batch.tolist()
+            for batch in kind(Rows(12, from_the_global_generators), batch_size=5, shuffle=True)
+        ]
 
     assert run(DataLoader) == run(torch.utils.data.DataLoader)

@@ -59,7 +59,9 @@ class _Tensors:
     def load(value):
         if set(value) != {"tensor", "dtype"}:
             return value
-        return torch.tensor(value["tensor"], dtype=getattr(torch, value["dtype"].removeprefix("torch.")))
+        return torch.tensor(
+            value["tensor"], dtype=getattr(torch, value["dtype"].removeprefix("torch."))
+        )
 
 
 def interrupt(loader, handed_over: int):
@@ -67,7 +69,9 @@ def interrupt(loader, handed_over: int):
     iterator = iter(loader)
     first = contents(itertools.islice(iterator, handed_over))
     # A sampler's or dataset's own state may hold a tensor.
-    state = json.loads(json.dumps(loader.state_dict(), default=_Tensors.save), object_hook=_Tensors.load)
+    state = json.loads(
+        json.dumps(loader.state_dict(), default=_Tensors.save), object_hook=_Tensors.load
+    )
     return first, state, contents(iterator)
 
 
@@ -88,6 +92,8 @@ NOISY = Rows(SIZE, noisy)
 
 
 def shuffling(way, **arguments):
-    """Return a loader that shuffles with a generator of its own, so that the state decides all draws."""
+    """Return a loader that shuffles with a generator of its own, so that the state decides all
+    draws.
+    """
     arguments = {"batch_size": 4, "shuffle": True, "generator": seeded()} | arguments
     return DataLoader(NOISY, **WAYS[way], **arguments)

@@ -1,4 +1,6 @@
-"""Calls of state_dict() on samplers and datasets: that few are enough, and what comes of those that fail."""
+"""Calls of state_dict() on samplers and datasets: that few are enough, and what comes of those that
+fail.
+"""
 
 import itertools
 import weakref
@@ -56,7 +58,9 @@ def test_the_sampler_is_gone_through_again_and_not_the_samples(way):
     first, state, rest = interrupt(loader, 5)
     following = contents(loader)
     loaded = []
-    other = DataLoader(Rows(SIZE, lambda index: loaded.append(index) or index), 2, sampler=Asked(), **WAYS[way])
+    other = DataLoader(
+        Rows(SIZE, lambda index: loaded.append(index) or index), 2, sampler=Asked(), **WAYS[way]
+    )
     assert resume(other, state) == rest
     assert sorted(loaded) == sorted(itertools.chain(*rest))
     assert contents(other) == following != first + rest
@@ -97,7 +101,9 @@ def test_a_sampler_that_is_changed_during_the_epoch(every, right):
         return
     other = make()
     other.load_state_dict(state)
-    with pytest.raises(ValueError, match=r"batch 1 consists of other samples.*snapshot_every_n_steps=1"):
+    with pytest.raises(
+        ValueError, match=r"batch 1 consists of other samples.*snapshot_every_n_steps=1"
+    ):
         next(iter(other))
 
 
@@ -120,7 +126,9 @@ def test_a_worker_that_has_given_nothing_begins_as_the_loaders_own_dataset():
 
 
 class OtherMeaning(IterableDataset):
-    """Stream whose state methods want other arguments, as those of MosaicML streaming and litdata."""
+    """Stream whose state methods want other arguments, as those of MosaicML streaming and
+    litdata.
+    """
 
     def state_dict(self, samples, from_beginning):
         raise AssertionError
@@ -135,7 +143,9 @@ class OtherMeaning(IterableDataset):
 @pytest.mark.parametrize("way", EACH_WAY)
 def test_a_state_dict_that_wants_arguments_is_not_called(way):
     loader = DataLoader(OtherMeaning(), batch_size=2, **WAYS[way])
-    torchs = torch.utils.data.DataLoader(OtherMeaning(), batch_size=2, num_workers=loader.num_workers)
+    torchs = torch.utils.data.DataLoader(
+        OtherMeaning(), batch_size=2, num_workers=loader.num_workers
+    )
     assert contents(loader) == contents(torchs)
     assert loader.state_dict()["dataset"] is None
 
@@ -175,18 +185,33 @@ class StubDataset(Stub, Rows):
     ("returns", "why", "cause", "arguments"),
     [
         (False, "NotImplementedError: some day", NotImplementedError, {}),
-        (True, "TypeError: cannot pickle", TypeError, {"snapshot_every_n_steps": 1, "persistent_workers": True}),
+        (
+            True,
+            "TypeError: cannot pickle",
+            TypeError,
+            {"snapshot_every_n_steps": 1, "persistent_workers": True},
+        ),
     ],
 )
 @pytest.mark.parametrize("stub", [StubSampler, StubStream, StubDataset])
 @pytest.mark.parametrize("way", ["serial", "threads", "processes"])
 @pytest.mark.slow(cases=8)
-def test_a_state_that_cannot_be_taken_is_an_error_only_if_asked_for(way, stub, returns, why, cause, arguments):
-    data = {"dataset": stub(returns)} if stub is not StubSampler else {"dataset": range(SIZE), "sampler": stub(returns)}
+def test_a_state_that_cannot_be_taken_is_an_error_only_if_asked_for(
+    way, stub, returns, why, cause, arguments
+):
+    data = (
+        {"dataset": stub(returns)}
+        if stub is not StubSampler
+        else {"dataset": range(SIZE), "sampler": stub(returns)}
+    )
     if way == "serial":
-        arguments = {name: value for name, value in arguments.items() if name != "persistent_workers"}
+        arguments = {
+            name: value for name, value in arguments.items() if name != "persistent_workers"
+        }
     loader = DataLoader(**data, batch_size=2, **arguments, **WAYS[way])
-    torchs = contents(torch.utils.data.DataLoader(**data, batch_size=2, num_workers=loader.num_workers))
+    torchs = contents(
+        torch.utils.data.DataLoader(**data, batch_size=2, num_workers=loader.num_workers)
+    )
     error = f"the state of {stub.__name__} could not be taken: {why}"
     for _ in range(2):
         iterator = iter(loader)
@@ -224,7 +249,9 @@ def test_a_state_that_cannot_be_sent_costs_no_batch(dataset):
     for _ in range(2):
         iterator = iter(loader)
         first = contents(itertools.islice(iterator, 3))
-        with pytest.raises(RuntimeError, match="the state of dataset could not be taken: it cannot be sent"):
+        with pytest.raises(
+            RuntimeError, match="the state of dataset could not be taken: it cannot be sent"
+        ):
             loader.state_dict()
         assert first + contents(iterator) == torchs
 
@@ -256,7 +283,9 @@ def test_a_state_that_can_be_taken_later_is_enough(way):
     loader = make()
     iterator = iter(loader)
     next(iterator)
-    with pytest.raises(RuntimeError, match="the state of Late could not be taken: AttributeError: not begun"):
+    with pytest.raises(
+        RuntimeError, match="the state of Late could not be taken: AttributeError: not begun"
+    ):
         loader.state_dict()
     next(iterator)
     state = loader.state_dict()

@@ -1,4 +1,6 @@
-"""States that are damaged, foreign or of an unlike loader: refused, and the loader stays as it was."""
+"""States that are damaged, foreign or of an unlike loader: refused, and the loader stays as it
+was.
+"""
 
 import copy
 import io
@@ -15,7 +17,9 @@ from tests.unit.loader.state.resuming import contents
 
 
 def make(**arguments):
-    return DataLoader(range(20), **{"batch_size": 4, "shuffle": True, "generator": seeded()} | arguments)
+    return DataLoader(
+        range(20), **{"batch_size": 4, "shuffle": True, "generator": seeded()} | arguments
+    )
 
 
 def state_of(loader, batches=2):
@@ -113,11 +117,23 @@ class Stateful(Rows):
         (make(), make(drop_last=True), "another drop_last: False there, True here"),
         (make(), make(generator=None), "whose generator this one does not have"),
         (make(), make(shuffle=False), "sampler's random generator"),
-        (make(generator=None), make(shuffle=False, generator=None), "shuffle=True.*SequentialSampler"),
+        (
+            make(generator=None),
+            make(shuffle=False, generator=None),
+            "shuffle=True.*SequentialSampler",
+        ),
         (DataLoader(Stream(), 4), make(), "style: 'iterable' there, 'map' here"),
         (make(), DataLoader(Stream(), 4), "style: 'map' there, 'iterable' here"),
-        (DataLoader(Stateful(), 4), DataLoader(range(20), 4), "state_dict.*dataset that the state was saved with"),
-        (DataLoader(range(20), 4, sampler=Stateful()), DataLoader(range(20), 4), "sampler inside has state_dict"),
+        (
+            DataLoader(Stateful(), 4),
+            DataLoader(range(20), 4),
+            "state_dict.*dataset that the state was saved with",
+        ),
+        (
+            DataLoader(range(20), 4, sampler=Stateful()),
+            DataLoader(range(20), 4),
+            "sampler inside has state_dict",
+        ),
     ],
 )
 def test_an_unlike_loader(saved, loader, match):
@@ -138,7 +154,9 @@ def test_the_caller_may_change_the_dictionary_afterwards():
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "1"])
 def test_snapshot_every_n_steps_is_checked(value):
-    with pytest.raises(ValueError, match="snapshot_every_n_steps must be an integer from 1 or None"):
+    with pytest.raises(
+        ValueError, match="snapshot_every_n_steps must be an integer from 1 or None"
+    ):
         make(snapshot_every_n_steps=value)
     loader = make()
     with pytest.raises(ValueError, match="snapshot_every_n_steps"):

@@ -1,4 +1,6 @@
-"""Batches that count as handed over: out of order, shards, samples left out, exceptions, stateful datasets."""
+"""Batches that count as handed over: out of order, shards, samples left out, exceptions, stateful
+datasets.
+"""
 
 import itertools
 import threading
@@ -9,7 +11,17 @@ from torch.utils.data import DistributedSampler
 
 from ftloader import DataLoader
 from tests.datasets import Failing, Gated, seeded
-from tests.unit.loader.state.resuming import EACH_WAY, FEW_PAIRS, NOISY, SIZE, WAYS, contents, interrupt, noisy, resume
+from tests.unit.loader.state.resuming import (
+    EACH_WAY,
+    FEW_PAIRS,
+    NOISY,
+    SIZE,
+    WAYS,
+    contents,
+    interrupt,
+    noisy,
+    resume,
+)
 from tests.unit.loader.state.stateful_datasets import Counting
 
 
@@ -18,7 +30,9 @@ from tests.unit.loader.state.stateful_datasets import Counting
 def test_batches_out_of_order_are_neither_lost_nor_repeated(saving, loading):
     event = threading.Event() if saving == "threads" else torch.multiprocessing.Event()
     # Of two batches at a time, so that the other workers do not have to build the first one.
-    loader = DataLoader(Gated(event, SIZE), batch_size=None, in_order=False, prefetch_factor=4, **WAYS[saving])
+    loader = DataLoader(
+        Gated(event, SIZE), batch_size=None, in_order=False, prefetch_factor=4, **WAYS[saving]
+    )
     iterator = iter(loader)
     first = contents(itertools.islice(iterator, 2))
     assert 0 not in first
@@ -112,7 +126,9 @@ def test_the_datasets_own_state_is_restored():
 
 def test_the_datasets_states_of_worker_processes_are_restored():
     def make(way, **arguments):
-        return DataLoader(Counting(SIZE), batch_size=4, snapshot_every_n_steps=1, **WAYS[way] | arguments)
+        return DataLoader(
+            Counting(SIZE), batch_size=4, snapshot_every_n_steps=1, **WAYS[way] | arguments
+        )
 
     first, state, rest = interrupt(make("processes"), 3)
     assert [batch[1] for batch in first] == [[1, 2, 3, 4], [1, 2, 3, 4], [5, 6, 7, 8]]
@@ -124,4 +140,6 @@ def test_the_datasets_states_of_worker_processes_are_restored():
             iter(loader)
 
     _, state, rest = interrupt(make("processes"), 4)  # now they have the same
-    assert [indices for indices, _ in resume(make("threads"), state)] == [indices for indices, _ in rest]
+    assert [indices for indices, _ in resume(make("threads"), state)] == [
+        indices for indices, _ in rest
+    ]

@@ -16,7 +16,12 @@ from tests.unit.loader.state.resuming import EACH_WAY, ONE_STREAM, WAYS, content
 
 TWO_WORKERS = ["threads", "processes"]
 PAIRS = [pair for ways in (ONE_STREAM, TWO_WORKERS) for pair in itertools.product(ways, repeat=2)]
-WITH_PROCESSES = [("process", "serial"), ("thread", "process"), ("processes", "threads"), ("threads", "processes")]
+WITH_PROCESSES = [
+    ("process", "serial"),
+    ("thread", "process"),
+    ("processes", "threads"),
+    ("threads", "processes"),
+]
 """Of the pairs with processes those in which each way saves and loads once."""
 
 
@@ -90,7 +95,9 @@ DATASETS = [Sharded, Resumable, ResumableIterator, Itself]
 
 def check(saving, loading, dataset, arguments):
     def make(way):
-        return DataLoader(dataset(), generator=seeded(), **{"batch_size": 4} | arguments | WAYS[way])
+        return DataLoader(
+            dataset(), generator=seeded(), **{"batch_size": 4} | arguments | WAYS[way]
+        )
 
     whole = contents(make(saving))
     few = [3] if arguments else [3, len(whole)]
@@ -102,7 +109,8 @@ def check(saving, loading, dataset, arguments):
 
 @pytest.mark.parametrize("dataset", DATASETS)
 @pytest.mark.parametrize(
-    ("saving", "loading"), [*WITH_PROCESSES, *(pair for pair in PAIRS if "process" not in "".join(pair))]
+    ("saving", "loading"),
+    [*WITH_PROCESSES, *(pair for pair in PAIRS if "process" not in "".join(pair))],
 )
 @pytest.mark.slow(cases=8)
 def test_the_remaining_batches_are_the_same(saving, loading, dataset):
@@ -111,7 +119,12 @@ def test_the_remaining_batches_are_the_same(saving, loading, dataset):
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"drop_last": True}, {"batch_size": None}, {"snapshot_every_n_steps": 2}, {"snapshot_every_n_steps": 1000}],
+    [
+        {"drop_last": True},
+        {"batch_size": None},
+        {"snapshot_every_n_steps": 2},
+        {"snapshot_every_n_steps": 1000},
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("dataset", DATASETS)
@@ -169,7 +182,9 @@ def test_another_number_of_workers_is_an_error_in_mid_epoch_only(saved, loading)
     if max(1, saved) == max(1, loading):
         assert len(resume(other, state)) == len(rest)
         return
-    with pytest.raises(ValueError, match=rf"with {max(1, saved)} worker.*this loader has {loading}"):
+    with pytest.raises(
+        ValueError, match=rf"with {max(1, saved)} worker.*this loader has {loading}"
+    ):
         other.load_state_dict(state)
     assert len(contents(other)) == len(contents(make(loading)))
 

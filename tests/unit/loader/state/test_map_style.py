@@ -1,4 +1,6 @@
-"""Map-style loaders stopped after any batch: resumed with any workers, they give the remaining batches."""
+"""Map-style loaders stopped after any batch: resumed with any workers, they give the remaining
+batches.
+"""
 
 import copy
 import json
@@ -133,7 +135,9 @@ def test_an_empty_state_starts_over(way):
     assert len(contents(loader)) == 6
 
 
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+)
 def test_copies_of_a_loader_have_a_state_of_their_own(duplicate):
     def make():
         return DataLoader(range(SIZE), batch_size=4)
@@ -181,7 +185,9 @@ def test_between_epochs_the_order_comes_from_the_programs_generator_as_it_is(epo
     assert resume(shuffling("serial", generator=None), state) == expected
 
 
-@pytest.mark.parametrize(("saving", "loading"), [("threads", "processes"), ("processes", "threads")])
+@pytest.mark.parametrize(
+    ("saving", "loading"), [("threads", "processes"), ("processes", "threads")]
+)
 def test_persistent_workers_in_a_later_epoch(saving, loading):
     loader = shuffling(saving, persistent_workers=True)
     contents(loader)

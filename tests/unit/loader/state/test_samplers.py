@@ -17,14 +17,24 @@ from torch.utils.data import (
 
 from ftloader import DataLoader
 from tests.datasets import FailingSampler, ReusedList, Rows, seeded
-from tests.unit.loader.state.resuming import FEW_PAIRS, WAYS, contents, interrupt, noisy, plain, resume
+from tests.unit.loader.state.resuming import (
+    FEW_PAIRS,
+    WAYS,
+    contents,
+    interrupt,
+    noisy,
+    plain,
+    resume,
+)
 
 SIZE = 40
 WEIGHTS = [1.0 + i % 7 for i in range(SIZE)]
 
 
 class Shuffled(Sampler):
-    """Sampler that draws its order with *shuffle*: in __iter__ if *eager*, else in its first step."""
+    """Sampler that draws its order with *shuffle*: in __iter__ if *eager*, else in its first
+    step.
+    """
 
     def __init__(self, shuffle, eager=False):
         self.shuffle, self.eager = shuffle, eager
@@ -82,13 +92,21 @@ def torch_shuffle(order):
 SAMPLERS = {
     "shuffle": lambda seed: RandomSampler(range(SIZE)),
     "shuffle, generator": lambda seed: RandomSampler(range(SIZE), generator=seeded(seed)),
-    "replacement": lambda seed: RandomSampler(range(SIZE), replacement=True, generator=seeded(seed)),
-    "replacement, global": lambda seed: RandomSampler(range(SIZE), replacement=True, num_samples=70),
-    "more samples than data": lambda seed: RandomSampler(range(9), num_samples=SIZE, generator=seeded(seed)),
+    "replacement": lambda seed: RandomSampler(
+        range(SIZE), replacement=True, generator=seeded(seed)
+    ),
+    "replacement, global": lambda seed: RandomSampler(
+        range(SIZE), replacement=True, num_samples=70
+    ),
+    "more samples than data": lambda seed: RandomSampler(
+        range(9), num_samples=SIZE, generator=seeded(seed)
+    ),
     "subset": lambda seed: SubsetRandomSampler(range(5, SIZE)),
     "subset, generator": lambda seed: SubsetRandomSampler(range(5, SIZE), generator=seeded(seed)),
     "weighted": lambda seed: WeightedRandomSampler(WEIGHTS, SIZE),
-    "weighted, generator": lambda seed: WeightedRandomSampler(WEIGHTS, SIZE, generator=seeded(seed)),
+    "weighted, generator": lambda seed: WeightedRandomSampler(
+        WEIGHTS, SIZE, generator=seeded(seed)
+    ),
     "list": lambda seed: [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5] * 3,
     "random": lambda seed: Shuffled(random.shuffle),
     "random, eager": lambda seed: Shuffled(random.shuffle, eager=True),
@@ -99,8 +117,8 @@ SAMPLERS = {
     "torchdata's, whose iterator has a state": lambda seed: torchdatas.RandomSampler(
         range(SIZE), generator=seeded(seed)
     ),
-    "torchdata's distributed, which has a state": lambda seed: torchdatas.StatefulDistributedSampler(
-        range(SIZE), num_replicas=2, rank=1, seed=4
+    "torchdata's distributed, which has a state": lambda seed: (
+        torchdatas.StatefulDistributedSampler(range(SIZE), num_replicas=2, rank=1, seed=4)
     ),
 }
 
@@ -111,7 +129,9 @@ def seed_all(seed):
     np.random.seed(seed)
 
 
-PROGRAMS = [name for name in SAMPLERS if name.startswith(("random", "numpy", "torch,")) or name == "torch"]
+PROGRAMS = [
+    name for name in SAMPLERS if name.startswith(("random", "numpy", "torch,")) or name == "torch"
+]
 """User-defined samplers that draw from the program's generators."""
 TORCHS = ["shuffle", "replacement, global", "subset", "weighted"]
 """Samplers of torch that draw from the program's generators."""
@@ -138,10 +158,13 @@ def test_any_sampler(name, batching, handed_over):
         return DataLoader(range(100), **batched(SAMPLERS[name](seed), batching), **WAYS[way])
 
     if name in TORCHS and batching == "buckets":
-        pytest.skip("the sampler that draws is inside of one that is not torch's: refused, see below")
+        pytest.skip(
+            "the sampler that draws is inside of one that is not torch's: refused, see below"
+        )
     for saving, loading in [("serial", "threads"), ("threads", "serial"), ("threads", "thread")]:
         if name in TORCHS and saving == "serial" and handed_over == 0:
-            continue  # nothing was drawn: the order comes from the program's generator as it will be
+            # nothing was drawn: the order comes from the program's generator as it will be
+            continue
         seed_all(1)
         _, state, rest = interrupt(make(saving, 1), handed_over)
         assert rest
@@ -210,7 +233,9 @@ class Remembering(Sampler):
 def test_a_samplers_own_state_is_used(saving, loading, batch_size, every):
     def make(way, seed):
         sampler = Remembering(seed)
-        return DataLoader(range(1000), batch_size, sampler=sampler, snapshot_every_n_steps=every, **WAYS[way])
+        return DataLoader(
+            range(1000), batch_size, sampler=sampler, snapshot_every_n_steps=every, **WAYS[way]
+        )
 
     for handed_over in (5,) if "process" in saving + loading else (0, 1, 5, 10):
         loader = make(saving, 1)
@@ -256,7 +281,9 @@ def test_torchdatas_distributed_sampler_between_epochs():
 def test_torchdatas_batch_sampler():
     def make(way, seed):
         sampler = torchdatas.RandomSampler(range(SIZE), generator=seeded(seed))
-        return DataLoader(range(100), batch_sampler=torchdatas.BatchSampler(sampler, 4, False), **WAYS[way])
+        return DataLoader(
+            range(100), batch_sampler=torchdatas.BatchSampler(sampler, 4, False), **WAYS[way]
+        )
 
     _, state, rest = interrupt(make("threads", 1), 3)
     assert resume(make("serial", 2), state) == rest
@@ -294,7 +321,9 @@ def test_a_sampler_that_counts_epochs(saving, loading):
 
 def test_torchs_default_generator_as_an_argument():
     def make(way):
-        return DataLoader(range(SIZE), 4, shuffle=True, generator=torch.default_generator, **WAYS[way])
+        return DataLoader(
+            range(SIZE), 4, shuffle=True, generator=torch.default_generator, **WAYS[way]
+        )
 
     torch.manual_seed(1)
     _, state, rest = interrupt(make("serial"), 3)

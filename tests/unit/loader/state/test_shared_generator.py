@@ -1,4 +1,6 @@
-"""Several loaders that draw from one generator: resumed together, they go on as if never interrupted."""
+"""Several loaders that draw from one generator: resumed together, they go on as if never
+interrupted.
+"""
 
 import copy
 import itertools
@@ -35,12 +37,17 @@ class Job:
             arguments |= {} if sampler is None else {"sampler": sampler(generator), "shuffle": None}
             return DataLoader(NOISY, 4, generator=generator, **arguments, **WAYS[way])
 
-        self.loaders = {"train": make(train_sampler, shuffle=True), "val": make(val_sampler, shuffle=False)}
+        self.loaders = {
+            "train": make(train_sampler, shuffle=True),
+            "val": make(val_sampler, shuffle=False),
+        }
         self.iterators = dict.fromkeys(self.loaders)
         self.log = []
 
     def run(self, events):
-        """Read batches; each event is a loader's name and a number of batches, None for the rest of the epoch."""
+        """Read batches; each event is a loader's name and a number of batches, None for the rest of
+        the epoch.
+        """
         for name, batches in events:
             if self.iterators[name] is None:
                 self.iterators[name] = iter(self.loaders[name])
@@ -74,7 +81,8 @@ CASES = {
 
 @pytest.mark.parametrize(
     ("way", "case"),
-    [(way, case) for way in ("serial", "threads") for case in CASES] + [("processes", case) for case in [*CASES][:2]],
+    [(way, case) for way in ("serial", "threads") for case in CASES]
+    + [("processes", case) for case in [*CASES][:2]],
 )
 @pytest.mark.slow(cases=1)
 def test_all_that_follows_is_the_same(way, case):
@@ -92,14 +100,27 @@ def test_all_that_follows_is_the_same(way, case):
         assert torch.equal(other.generator.get_state(), job.generator.get_state())
 
 
-SAMPLERS = [Drawing, lambda generator: RandomSampler(range(23), replacement=True, num_samples=70, generator=generator)]
+SAMPLERS = [
+    Drawing,
+    lambda generator: RandomSampler(
+        range(23), replacement=True, num_samples=70, generator=generator
+    ),
+]
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("way", EACH_WAY[:2])
 def test_samplers_that_draw_as_they_yield(way, sampler):
     # What each draws from here on depends on when the other does.
-    after = [("train", 2), ("val", 1), ("train", 1), ("val", 1), ("train", 1), ("val", None), *EPOCH]
+    after = [
+        ("train", 2),
+        ("val", 1),
+        ("train", 1),
+        ("val", 1),
+        ("train", 1),
+        ("val", None),
+        *EPOCH,
+    ]
     job = Job(way, seeded(1), sampler)
     job.run([*EPOCH, ("train", 2)])
     states, noted = job.save(), len(job.log)

@@ -1,4 +1,6 @@
-"""Stateful datasets that live on from epoch to epoch, resumed anywhere, also as torchdata does it."""
+"""Stateful datasets that live on from epoch to epoch, resumed anywhere, also as torchdata does
+it.
+"""
 
 import copy
 import itertools
@@ -28,7 +30,9 @@ ENDED = None
 
 
 def ours(method, life):
-    return lambda dataset, **arguments: DataLoader(dataset, 2, worker_method=method, **LIFE[life], **arguments)
+    return lambda dataset, **arguments: DataLoader(
+        dataset, 2, worker_method=method, **LIFE[life], **arguments
+    )
 
 
 def torchdatas(life):
@@ -50,7 +54,9 @@ def history(loader, epochs=4):
 
 
 def to_come(batches, epoch, stop):
-    """Return the rest of this epoch and the next epoch, as a loader resumed there must give them."""
+    """Return the rest of this epoch and the next epoch, as a loader resumed there must give
+    them.
+    """
     if stop is ENDED:
         return batches[epoch + 1 : epoch + 3]
     return [batches[epoch][stop:], batches[epoch + 1]]
@@ -69,14 +75,21 @@ def check(make, dataset, recorded, stops):
 
 
 def refused(dataset, life, epoch, stop):
-    """True if the state may be one from the end of a pass, of a dataset whose state says no more than that."""
+    """True if the state may be one from the end of a pass, of a dataset whose state says no more
+    than that.
+    """
     early = 2 if life == "persistent workers" else 1  # until each worker has given a batch
-    return dataset is CountsAtBegin and life != "new workers" and (stop is ENDED or (epoch > 0 and stop < early))
+    return (
+        dataset is CountsAtBegin
+        and life != "new workers"
+        and (stop is ENDED or (epoch > 0 and stop < early))
+    )
 
 
 @pytest.mark.parametrize(
     ("life", "every"),
-    [("serial", 1), ("serial", 1000), ("new workers", 1)] + [("persistent workers", every) for every in (1, 3, 1000)],
+    [("serial", 1), ("serial", 1000), ("new workers", 1)]
+    + [("persistent workers", every) for every in (1, 3, 1000)],
 )
 @pytest.mark.parametrize("dataset", KINDS)
 @pytest.mark.slow(cases=12)
@@ -100,8 +113,9 @@ def test_persistent_processes(dataset):
     check(processes, dataset, recorded, stops[-1:])
 
 
-# Elsewhere torchdata 0.11 gives samples twice or not at all: where one worker's share has ended and others'
-# has not, and where what the dataset says at the end of a pass is not where the next one begins.
+# Elsewhere torchdata 0.11 gives samples twice or not at all: where one worker's share has ended and
+# others' has not, and where what the dataset says at the end of a pass is not where the next one
+# begins.
 @pytest.mark.parametrize(
     ("dataset", "life", "stops"),
     [
@@ -146,7 +160,10 @@ def test_after_an_epoch_that_was_left(make, dataset):
     loader = make(dataset())
     leave(loader, 3)
     iterator = iter(loader)
-    with pytest.raises(ValueError, match="left before its end.*Ask for the state once each worker has given a batch"):
+    with pytest.raises(
+        ValueError,
+        match="left before its end.*Ask for the state once each worker has given a batch",
+    ):
         make(dataset()).load_state_dict(loader.state_dict())
     for _ in range(2):
         next(iterator)
@@ -163,7 +180,9 @@ def test_a_state_from_the_end_of_a_pass_that_says_no_more_than_that(make):
     for state in (at_end, loader.state_dict()):
         other = make(CountsAtBegin())
         other.load_state_dict(state)
-        with pytest.raises(ValueError, match="gave no sample after the state was loaded.*CountsAtBegin.state_dict"):
+        with pytest.raises(
+            ValueError, match="gave no sample after the state was loaded.*CountsAtBegin.state_dict"
+        ):
             contents(other)
 
 
@@ -171,7 +190,9 @@ def test_another_number_of_persistent_workers():
     loader = persistent(Stream())
     contents(loader)
     state = loader.state_dict()
-    with pytest.raises(ValueError, match="with 2 worker.*this loader has 1.*persistent_workers=False"):
+    with pytest.raises(
+        ValueError, match="with 2 worker.*this loader has 1.*persistent_workers=False"
+    ):
         persistent(Stream(), 1).load_state_dict(state)
     with pytest.raises(ValueError, match="this loader has 0"):
         serial(Stream()).load_state_dict(state)

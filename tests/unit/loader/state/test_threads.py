@@ -11,7 +11,15 @@ import torch
 from ftloader import DataLoader
 from ftloader.state import progress, store
 from tests.datasets import Rows
-from tests.unit.loader.state.resuming import EACH_WAY, SIZE, WAYS, contents, plain, resume, shuffling
+from tests.unit.loader.state.resuming import (
+    EACH_WAY,
+    SIZE,
+    WAYS,
+    contents,
+    plain,
+    resume,
+    shuffling,
+)
 
 
 @contextlib.contextmanager
@@ -111,7 +119,9 @@ def test_the_state_may_be_asked_for_anywhere(way):
 
 @contextlib.contextmanager
 def at_every_line(call):
-    """Run *call* at each line of the modules that keep the state, as a signal handler may run there."""
+    """Run *call* at each line of the modules that keep the state, as a signal handler may run
+    there.
+    """
 
     def trace(frame, event, argument):
         if frame.f_code.co_filename not in (store.__file__, progress.__file__):
@@ -148,7 +158,9 @@ def test_states_taken_by_a_signal_handler_are_whole(way, resumed):
         for batch in loader:
             whole.append(plain(batch))
     following = contents(loader)
-    assert {state["handed_over"] for state in states.values()} >= set(range(2 if resumed else 0, len(whole)))
+    assert {state["handed_over"] for state in states.values()} >= set(
+        range(2 if resumed else 0, len(whole))
+    )
     for state in states.values():
         expected = following if state["phase"] == "end" else whole[state["handed_over"] :]
         assert resume(shuffling("serial"), state) == expected

@@ -1,4 +1,6 @@
-"""Copies of an iterable-style dataset, one for each worker thread, and the parts that copies share."""
+"""Copies of an iterable-style dataset, one for each worker thread, and the parts that copies
+share.
+"""
 
 import random
 import sys
@@ -60,7 +62,9 @@ def test_memory_that_is_read_only_or_shared_by_processes_is_shared(tmp_path):
         from_bytes=np.frombuffer(b"ab", np.uint8),
     )
     for name in ("fixed", "part", "mapped", "piece"):
-        assert np.shares_memory(getattr(copy, name), mapped if name in ("mapped", "piece") else fixed), name
+        assert np.shares_memory(
+            getattr(copy, name), mapped if name in ("mapped", "piece") else fixed
+        ), name
     assert copy.tensor.data_ptr() == tensor.data_ptr()
 
 
@@ -99,7 +103,9 @@ def test_a_closure_is_copied_with_what_it_closes_over():
 
 def test_what_is_only_its_identity_is_shared():
     missing = object()
-    copy = copied(missing=missing, draw=random.random, numpys=np.random.rand, torchs=torch.default_generator)
+    copy = copied(
+        missing=missing, draw=random.random, numpys=np.random.rand, torchs=torch.default_generator
+    )
     assert copy.missing is missing and copy.torchs is torch.default_generator
     random.seed(1), np.random.seed(1)
     drawn = [copy.draw(), copy.numpys()]
@@ -125,7 +131,13 @@ def test_an_array_of_a_class_of_its_own_keeps_its_attributes():
 def test_locks_become_free_ones():
     lock, condition = threading.Lock(), threading.Condition()
     with lock, condition:
-        copy = copied(lock=lock, again=lock, recursive=threading.RLock(), condition=condition, event=threading.Event())
+        copy = copied(
+            lock=lock,
+            again=lock,
+            recursive=threading.RLock(),
+            condition=condition,
+            event=threading.Event(),
+        )
         assert copy.lock is copy.again and copy.lock is not lock
         assert copy.lock.acquire(blocking=False) and copy.recursive.acquire(blocking=False)
         with copy.condition:
@@ -140,7 +152,10 @@ def test_what_processes_share_is_shared():
     raw = torch.multiprocessing.get_context("fork").Array("d", 4)
     memory = SharedMemory(create=True, size=8)
     try:
-        arrays = {"array": np.ctypeslib.as_array(raw.get_obj()), "memory": np.ndarray(8, np.uint8, memory.buf)}
+        arrays = {
+            "array": np.ctypeslib.as_array(raw.get_obj()),
+            "memory": np.ndarray(8, np.uint8, memory.buf),
+        }
         copy = copied(**arrays)
         for name, array in arrays.items():
             assert np.shares_memory(getattr(copy, name), array), name
@@ -194,7 +209,11 @@ class NotToBeCopied:
     ("open_file", "collate_fn", "error"),
     [
         (True, None, "Numbers cannot be copied.*TextIOWrapper.*__iter__"),
-        (False, NotToBeCopied(), "worker_init_fn or collate_fn cannot be copied .*holds a connection"),
+        (
+            False,
+            NotToBeCopied(),
+            "worker_init_fn or collate_fn cannot be copied .*holds a connection",
+        ),
     ],
 )
 def test_what_cannot_be_copied(open_file, collate_fn, error, gil_is_off, caplog, tmp_path):

@@ -1,4 +1,6 @@
-"""Iterators that are left before their end: no thread stays, nothing warns, nothing waits too long."""
+"""Iterators that are left before their end: no thread stays, nothing warns, nothing waits too
+long.
+"""
 
 import contextlib
 import gc
@@ -206,7 +208,10 @@ def test_an_interruption_while_stopping(endless):
     while not whole:
         interrupted += 1
         iterator = iter(endless)
-        with contextlib.suppress(KeyboardInterrupt), interrupted_at(interrupted + 1, WorkerPool.stop):
+        with (
+            contextlib.suppress(KeyboardInterrupt),
+            interrupted_at(interrupted + 1, WorkerPool.stop),
+        ):
             iterator.close()
             whole = True
         del iterator
@@ -259,7 +264,8 @@ def test_the_rest_of_the_batch_in_hand_is_skipped(kind, monkeypatch):
     iterator = iter(threads(Endless(record), batch_sampler=batches, num_workers=1))
     assert started.wait(30)
     join = WorkerPool.join
-    monkeypatch.setattr(WorkerPool, "join", lambda pool: go_on.set() or join(pool))  # once it has been told to end
+    # once it has been told to end
+    monkeypatch.setattr(WorkerPool, "join", lambda pool: go_on.set() or join(pool))
     del iterator
     assert worker_threads() == []
     assert loaded == [0]
@@ -269,7 +275,13 @@ def test_the_last_batches_of_an_epoch_are_freed_while_persistent_workers_wait():
     gc.collect()
     gc.disable()
     try:
-        dl = DataLoader(torch.arange(8), batch_size=1, num_workers=2, worker_method="thread", persistent_workers=True)
+        dl = DataLoader(
+            torch.arange(8),
+            batch_size=1,
+            num_workers=2,
+            worker_method="thread",
+            persistent_workers=True,
+        )
         references = []
         for batch in dl:
             references.append(weakref.ref(batch))
@@ -306,7 +318,9 @@ def test_a_worker_that_does_not_return_is_named_with_its_stack(monkeypatch, disk
     try:
         with pytest.warns(RuntimeWarning, match=f"{PREFIX}-0 did not end") as caught:
             iterator.close()
-        assert ("in wait_for_a_server" if disk else "stacks not available: no usable disk") in str(caught[0].message)
+        assert ("in wait_for_a_server" if disk else "stacks not available: no usable disk") in str(
+            caught[0].message
+        )
         assert "_bootstrap" not in str(caught[0].message) and caught[0].filename == __file__
     finally:
         release.set()

@@ -1,4 +1,6 @@
-"""The end of programs: with workers that never return, after one limit and with their stacks, or daemon threads."""
+"""The end of programs: with workers that never return, after one limit and with their stacks, or
+daemon threads.
+"""
 
 import pytest
 
@@ -70,7 +72,10 @@ atexit.register(lambda: setattr(sys, "held", stuck_iterator()))
 
 @pytest.mark.parametrize(
     ("block", "program"),
-    [*((block, "iterator = stuck_iterator()") for block in BLOCKS), *((BLOCKS[0], program) for program in ELSEWHERE)],
+    [
+        *((block, "iterator = stuck_iterator()") for block in BLOCKS),
+        *((BLOCKS[0], program) for program in ELSEWHERE),
+    ],
 )
 @pytest.mark.slow(cases=2)
 def test_worker_that_never_returns(run, block, program):

@@ -1,4 +1,5 @@
-"""Finalizers take no lock, and wait for no thread that may need one. They run wherever garbage is collected.
+"""Finalizers take no lock, and wait for no thread that may need one. They run wherever garbage is
+collected.
 
 Reports of deadlocks: mosaicml/llm-foundry#436, huggingface/accelerate#3391.
 """
@@ -17,7 +18,8 @@ from tests.checkout import CHECKOUT, importable
 
 PACKAGE = CHECKOUT / "loader" / "ftloader"
 
-# In every lock of the package, garbage with each kind of finalizer is collected as soon as a thread first holds it.
+# In every lock of the package, garbage with each kind of finalizer is collected as soon as a thread
+# first holds it.
 PROGRAM = """
 import gc, json, multiprocessing, os, sys, tempfile, threading, warnings, weakref
 import fsspec, numpy as np, torch  # which have locks of their own
@@ -155,7 +157,9 @@ def sources():
 
 
 def locks():
-    """Return each place, module and line, where the package makes a lock; not where it asks for a lock's type."""
+    """Return each place, module and line, where the package makes a lock; not where it asks for a
+    lock's type.
+    """
     return {
         f"{module} {number}"
         for module, text in sources().items()

@@ -1,4 +1,5 @@
-"""Programs with worker threads that fork or spawn: no child hangs or inherits workers or held locks.
+"""Programs with worker threads that fork or spawn: no child hangs or inherits workers or held
+locks.
 
 A program that hangs fails by the tests' time limit.
 """
@@ -104,7 +105,8 @@ leave.set()
 
 
 def test_locks_are_free_in_a_child(run):
-    """Every lock of a module, its classes and its objects is held during the fork, and free in the child.
+    """Every lock of a module, its classes and its objects is held during the fork, and free in the
+    child.
 
     The one that a fork waits for is left out."""
     body = """
@@ -156,7 +158,9 @@ leave.set()
 
 
 def test_a_fork_does_not_wait_for_a_finalizer_that_waits_for_a_worker(run):
-    """The finalizer runs in a garbage collection while an object with a lock is made, for which a fork waits."""
+    """The finalizer runs in a garbage collection while an object with a lock is made, for which a
+    fork waits.
+    """
     body = """
 import ftloader.workers.exit
 from ftloader import fork
@@ -270,12 +274,14 @@ if __name__ == "__main__":
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     right = "[3, 4, 5] 0 [[0, 1, 2], [3, 4, 5]] True"
-    assert done.stdout.splitlines() == [f"{method} {right}" for method in ("fork", "forkserver", "spawn")]
+    assert done.stdout.splitlines() == [
+        f"{method} {right}" for method in ("fork", "forkserver", "spawn")
+    ]
 
 
 def test_child_of_multiprocessing_waits_for_the_sample_in_hand(run):
-    """The child drops its parent's atexit functions, but not this package's. It also waits for workers
-    of a thread that outlives the main thread."""
+    """The child drops its parent's atexit functions, but not this package's. It also waits for
+    workers of a thread that outlives the main thread."""
     body = """
 class Writing(Data):
     def __getitem__(self, index):

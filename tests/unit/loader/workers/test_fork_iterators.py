@@ -1,4 +1,6 @@
-"""Iterators in a forked child of the process that made them: an error that says so; no batch of the parent is lost."""
+"""Iterators in a forked child of the process that made them: an error that says so; no batch of the
+parent is lost.
+"""
 
 import pytest
 
@@ -67,14 +69,19 @@ print(sorted(got) == list(range(96)))
 KINDS = {
     "thread": {"worker_method": "thread"},
     "thread-persistent": {"worker_method": "thread", "persistent_workers": True},
-    "auto-persistent": {"num_workers": "auto", "worker_method": "thread", "persistent_workers": True},
+    "auto-persistent": {
+        "num_workers": "auto",
+        "worker_method": "thread",
+        "persistent_workers": True,
+    },
     "process": {"worker_method": "process"},
     "process-persistent": {"worker_method": "process", "persistent_workers": True},
 }
 
 
 @pytest.mark.parametrize(
-    ("kind", "iterable"), [*((kind, False) for kind in KINDS), ("thread", True), ("process-persistent", True)]
+    ("kind", "iterable"),
+    [*((kind, False) for kind in KINDS), ("thread", True), ("process-persistent", True)],
 )
 @pytest.mark.slow
 def test_every_method_in_a_forked_child(run_program, kind, iterable):

@@ -45,7 +45,13 @@ def test_torchs_thread_safe_generator_is_that_of_the_sample():
     def epoch(workers):
         seed = torch.Generator().manual_seed(0)
         return [
-            *DataLoader(Rows(6, draw), batch_size=None, num_workers=workers, worker_method="thread", generator=seed)
+            *DataLoader(
+                Rows(6, draw),
+                batch_size=None,
+                num_workers=workers,
+                worker_method="thread",
+                generator=seed,
+            )
         ]
 
     before = torch.get_rng_state()

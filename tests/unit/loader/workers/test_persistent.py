@@ -1,4 +1,6 @@
-"""Workers that stay for the next epoch: the same threads, and nothing left of the previous epoch."""
+"""Workers that stay for the next epoch: the same threads, and nothing left of the previous
+epoch.
+"""
 
 import contextlib
 import threading
@@ -19,7 +21,13 @@ def test_the_same_threads_and_one_init_per_worker():
         started.append(worker_id)
         both.wait(timeout=30)
 
-    dl = DataLoader(Rows(24), num_workers=2, worker_method="thread", persistent_workers=True, worker_init_fn=start)
+    dl = DataLoader(
+        Rows(24),
+        num_workers=2,
+        worker_method="thread",
+        persistent_workers=True,
+        worker_init_fn=start,
+    )
     assert len(list(dl)) == 24
     threads = worker_threads()
     assert len(threads) == 2
@@ -32,7 +40,12 @@ def test_the_same_threads_and_one_init_per_worker():
 @pytest.mark.parametrize("in_order", [True, False])
 @pytest.mark.parametrize("taken", [0, 1, 3])
 def test_an_epoch_left_early_does_not_leak_into_the_next(worker_method, taken, in_order, dataset):
-    arguments = {"num_workers": 2, "worker_method": worker_method, "persistent_workers": True, "in_order": in_order}
+    arguments = {
+        "num_workers": 2,
+        "worker_method": worker_method,
+        "persistent_workers": True,
+        "in_order": in_order,
+    }
     dl = DataLoader(dataset, batch_size=2, shuffle=isinstance(dataset, Rows), **arguments)
     for _ in range(3):
         iterator = iter(dl)
@@ -55,7 +68,9 @@ def test_a_slow_batch_of_the_old_epoch_is_dropped():
                 return -1  # must never be seen
             return index
 
-    dl = DataLoader(Slow(24), batch_size=1, num_workers=2, worker_method="thread", persistent_workers=True)
+    dl = DataLoader(
+        Slow(24), batch_size=1, num_workers=2, worker_method="thread", persistent_workers=True
+    )
     iter(dl)
     assert loading.wait(30)
     iterator = iter(dl)
@@ -72,7 +87,12 @@ def test_epoch_after_close_and_after_a_worker_failed_to_start():
             raise OSError("no disk")
 
     dl = DataLoader(
-        Rows(24), batch_size=4, num_workers=2, worker_method="thread", persistent_workers=True, worker_init_fn=init
+        Rows(24),
+        batch_size=4,
+        num_workers=2,
+        worker_method="thread",
+        persistent_workers=True,
+        worker_init_fn=init,
     )
     raised = []
     for _ in range(2):
@@ -101,7 +121,9 @@ def test_epoch_after_close_and_after_a_worker_failed_to_start():
 
 
 def test_iterator_taken_over_by_another_thread():
-    dl = DataLoader(Rows(24), batch_size=4, num_workers=2, worker_method="thread", persistent_workers=True)
+    dl = DataLoader(
+        Rows(24), batch_size=4, num_workers=2, worker_method="thread", persistent_workers=True
+    )
     epochs = []
     for _ in range(3):
         thread = threading.Thread(target=lambda: epochs.append(torch.cat(list(dl)).tolist()))

@@ -1,4 +1,6 @@
-"""Worker threads as others see them, where a finalizer may wait for them, and two threads that stop a pool."""
+"""Worker threads as others see them, where a finalizer may wait for them, and two threads that stop
+a pool.
+"""
 
 import concurrent.futures
 import queue
@@ -22,7 +24,9 @@ def test_a_worker_is_not_seen_as_a_daemon_thread():
     assert seen == [(False, False)] and not thread.daemon
 
 
-@pytest.mark.parametrize("lock", [threading._active_limbo_lock, fork.registering], ids=["threading", "fork"])
+@pytest.mark.parametrize(
+    "lock", [threading._active_limbo_lock, fork.registering], ids=["threading", "fork"]
+)
 def test_a_finalizer_may_not_wait_with_a_lock_that_others_need(lock):
     """Threads that end need the one lock, threads that fork the other."""
     pool = WorkerPool((), False, queue.SimpleQueue(), WorkersInUse(0))

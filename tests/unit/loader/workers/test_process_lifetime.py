@@ -1,4 +1,6 @@
-"""Iterators of worker processes that threads make at the same time, or that the program never ends."""
+"""Iterators of worker processes that threads make at the same time, or that the program never
+ends.
+"""
 
 import sys
 
@@ -41,7 +43,9 @@ del iterator
 
 @pytest.mark.slow(cases=1)
 def test_workers_that_do_not_handle_sigterm_are_left_behind(run_program):
-    """multiprocessing terminates them at the interpreter's exit. Those that have just started do not handle it, too."""
+    """multiprocessing terminates them at the interpreter's exit. Those that have just started do
+    not handle it, too.
+    """
     body = """
 import signal
 kept = []
@@ -53,7 +57,9 @@ for kind in Torchs, Ours:
     assert run_program(LOADERS + body) == (0, "", "")
 
 
-@pytest.mark.skipif(sys._is_gil_enabled(), reason="with the GIL, threads cannot be in torch's map at the same time")
+@pytest.mark.skipif(
+    sys._is_gil_enabled(), reason="with the GIL, threads cannot be in torch's map at the same time"
+)
 @pytest.mark.slow
 def test_threads_register_worker_processes_at_the_same_time(run_program):
     """Call what iterators call when their processes have started and when they end, very often.

@@ -1,4 +1,5 @@
-"""How often worker threads take locks for a sample, counted, since a time on few cores does not show what many would.
+"""How often worker threads take locks for a sample, counted, since a time on few cores does not
+show what many would.
 
 A lock that each sample takes costs little with two threads and much with sixteen.
 """
@@ -36,7 +37,9 @@ def operations(workers: int) -> Counter:
             name = dis.opname[code.co_code[offset]]
             by_thread.setdefault(threading.get_ident(), Counter())[name] += 1
 
-    loader = DataLoader(Integers(), BATCH, num_workers=workers, worker_method="thread", persistent_workers=True)
+    loader = DataLoader(
+        Integers(), BATCH, num_workers=workers, worker_method="thread", persistent_workers=True
+    )
     for _ in loader:  # finds out how long a sample takes
         pass
     tool, events = sys.monitoring.PROFILER_ID, sys.monitoring.events
@@ -58,7 +61,8 @@ def operations(workers: int) -> Counter:
 def test_locks_are_taken_for_pieces_of_a_batch_not_for_samples(workers):
     counted = operations(workers)
     assert counted["FOR_ITER"] >= SAMPLES  # the loop over the samples was seen
-    # A lock for each sample would be 1. Measured: 0.01 with one thread to 0.12 with 32; 0.35 where a busy machine made
-    # samples look slow. Then all threads help, and take this many pieces of a batch; 0.2 is for all other locks.
+    # A lock for each sample would be 1. Measured: 0.01 with one thread to 0.12 with 32; 0.35 where
+    # a busy machine made samples look slow. Then all threads help, and take this many pieces of a
+    # batch; 0.2 is for all other locks.
     pieces = 2 * workers * (1 + math.log(BATCH / (2 * workers)))
     assert counted["BEFORE_WITH"] < (0.2 + pieces / BATCH) * SAMPLES

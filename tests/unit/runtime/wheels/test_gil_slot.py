@@ -45,20 +45,33 @@ INTERPRETERS = "{Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_
         (SLOTS.format(slots=INTERPRETERS), Gil.USED),
         (SLOTS.format(slots=""), Gil.UNKNOWN),  # other data may look like one slot
         (SLOTS.format(slots=INTERPRETERS) + OTHER, Gil.UNKNOWN),  # two arrays that disagree
-        (SLOTS.replace("Py_mod_exec", "85").format(slots="{109, execute},"), Gil.UNKNOWN),  # more slots elsewhere
+        # more slots elsewhere
+        (SLOTS.replace("Py_mod_exec", "85").format(slots="{109, execute},"), Gil.UNKNOWN),
         # The numbers of CPython 3.15 (PEP 820).
-        (SLOTS.replace("Py_mod_exec", "85").format(slots="{87, Py_MOD_GIL_NOT_USED},"), Gil.NOT_USED),
-        (SLOTS.replace("Py_mod_exec", "85").format(slots="{109, execute}, {87, Py_MOD_GIL_USED},"), Gil.USED),
+        (
+            SLOTS.replace("Py_mod_exec", "85").format(slots="{87, Py_MOD_GIL_NOT_USED},"),
+            Gil.NOT_USED,
+        ),
+        (
+            SLOTS.replace("Py_mod_exec", "85").format(
+                slots="{109, execute}, {87, Py_MOD_GIL_USED},"
+            ),
+            Gil.USED,
+        ),
         (ONE_PHASE.format(framework="", call=SET), Gil.NOT_USED),
         (ONE_PHASE.format(framework="", call=""), Gil.USED),
         (ONE_PHASE.format(framework="pybind11", call=SET), Gil.UNKNOWN),
         (ONE_PHASE.format(framework="pyo3_runtime.PanicException", call=SET), Gil.UNKNOWN),
         # The hook of CPython 3.15 (PEP 793).
         (
-            "void *PyModule_NewObject(void); void *PyModExport_sample(void) { return PyModule_NewObject(); }",
+            (
+                "void *PyModule_NewObject(void); void *PyModExport_sample(void) { return "
+                "PyModule_NewObject(); }"
+            ),
             Gil.UNKNOWN,
         ),
-        ("void *make(void); void *PyInit_sample(void) { return make(); }", Gil.UNKNOWN),  # as torch._C does
+        # as torch._C does
+        ("void *make(void); void *PyInit_sample(void) { return make(); }", Gil.UNKNOWN),
         ("int answer(void) { return 42; }", Gil.NO_MODULE),
     ],
 )
@@ -72,16 +85,24 @@ def test_declared(source, declared, tmp_path):
 def test_relocations(packed, tmp_path):
     flags = "-Wl,-z,pack-relative-relocs" if packed else "-Wl,-z,nopack-relative-relocs"
     source = SLOTS.format(slots="{Py_mod_gil, Py_MOD_GIL_NOT_USED},")
-    assert gil_slot.read(compiled(source, tmp_path / "sample.so", flags).read_bytes()) is Gil.NOT_USED
+    assert (
+        gil_slot.read(compiled(source, tmp_path / "sample.so", flags).read_bytes()) is Gil.NOT_USED
+    )
 
 
 def test_the_modules_of_this_environment_agree_with_an_import(twin):
-    """The interpreter's own judgement is in `python -m ftrun.info --verify`, which an image build ends with."""
+    """The interpreter's own judgement is in `python -m ftrun.info --verify`, which an image build
+    ends with.
+    """
     import numpy
     import PIL
 
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    files = [file for package in (numpy, PIL) for file in Path(package.__file__).parent.rglob(f"*{suffix}")]
+    files = [
+        file
+        for package in (numpy, PIL)
+        for file in Path(package.__file__).parent.rglob(f"*{suffix}")
+    ]
     assert len(files) > 10
     if twin == "ft":  # the wheels for the GIL build declare it too, mostly
         assert {gil_slot.read(file.read_bytes()) for file in files} == {Gil.NOT_USED}
@@ -95,7 +116,9 @@ def library(*sections):
     struct.pack_into("<Q", data, 40, 4096)
     struct.pack_into("<HH", data, 58, 64, len(sections))
     for i, (type_, flags, address, offset, size) in enumerate(sections):
-        struct.pack_into("<IIQQQQIIQQ", data, 4096 + 64 * i, 0, type_, flags, address, offset, size, 0, 0, 0, 0)
+        struct.pack_into(
+            "<IIQQQQIIQQ", data, 4096 + 64 * i, 0, type_, flags, address, offset, size, 0, 0, 0, 0
+        )
     return data
 
 
@@ -110,7 +133,8 @@ def test_a_file_cannot_take_more_time_than_its_size_allows(monkeypatch):
     many[8192:] = b"\xff" * (len(many) - 8192)
     with pytest.raises(NotReadable, match="too many pointers"):
         gil_slot.read(bytes(many))
-    with pytest.raises(NotReadable, match="too many sections"):  # each pointer is looked for in each of them
+    with pytest.raises(NotReadable, match="too many sections"):
+        # each pointer is looked for in each of them
         gil_slot.read(bytes(library(*[(1, 2, 0, 8192, 8)] * 1000)))
     monkeypatch.setattr(gil_slot, "_MOST_POINTERS", 1000)
     many = library((4, 0, 0, 8192, 24 * 2000))
@@ -129,9 +153,16 @@ def test_damaged_files_are_not_readable_or_judged_at_once():
     for _ in range(300):
         damaged = bytearray(whole)
         for _ in range(chance.choice((1, 8, 200))):
-            damaged[chance.randrange(64 if chance.random() < 0.5 else len(damaged))] = chance.randrange(256)
+            damaged[chance.randrange(64 if chance.random() < 0.5 else len(damaged))] = (
+                chance.randrange(256)
+            )
         try:
-            assert gil_slot.read(bytes(damaged[: chance.choice((len(damaged), chance.randrange(len(damaged))))])) in Gil
+            assert (
+                gil_slot.read(
+                    bytes(damaged[: chance.choice((len(damaged), chance.randrange(len(damaged))))])
+                )
+                in Gil
+            )
         except NotReadable:
             pass
 

@@ -39,7 +39,8 @@ def modules(tmp_path_factory):
     folder = tmp_path_factory.mktemp("modules")
     slots = {"off": "{Py_mod_gil, Py_MOD_GIL_NOT_USED},", "on": INTERPRETERS, "unclear": ""}
     return {
-        name: compiled(SLOTS.format(slots=text), folder / f"{name}.so").read_bytes() for name, text in slots.items()
+        name: compiled(SLOTS.format(slots=text), folder / f"{name}.so").read_bytes()
+        for name, text in slots.items()
     }
 
 
@@ -83,14 +84,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_HEAD(self):  # as uv asks before it fetches the end of a wheel
         self.send_response(200)
         self.send_header("Accept-Ranges", "bytes")
-        self.send_header("Content-Length", str(len(self.server.files[self.path.rpartition("/")[2]])))
+        self.send_header(
+            "Content-Length", str(len(self.server.files[self.path.rpartition("/")[2]]))
+        )
         self.end_headers()
 
     def do_GET(self):
         files, mode = self.server.files, self.server.mode
         self.server.sent.append(self.path)
         if match := re.fullmatch(r"/simple/([^/]+)/", self.path):
-            names = [name for name in files if name.lower().replace("_", "-").startswith(match[1] + "-")]
+            names = [
+                name for name in files if name.lower().replace("_", "-").startswith(match[1] + "-")
+            ]
             if not names or mode == "absent":
                 self.answer(404, b"")
             elif mode == "no page":
@@ -115,7 +120,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
                         for name in names
                     ]
                 }
-                self.answer(200, json.dumps(page).encode(), content_type="application/vnd.pypi.simple.v1+json")
+                self.answer(
+                    200,
+                    json.dumps(page).encode(),
+                    content_type="application/vnd.pypi.simple.v1+json",
+                )
             return
         data = files[self.path.rpartition("/")[2]]
         wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers["Range"])
@@ -125,7 +134,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(404, b"")
         elif mode == "cut" and wanted[1] != "0":
             self.close_connection = True
-            self.answer(206, b"", content_length=100, content_range=f"bytes {wanted[1]}-{wanted[2]}/{len(data)}")
+            self.answer(
+                206,
+                b"",
+                content_length=100,
+                content_range=f"bytes {wanted[1]}-{wanted[2]}/{len(data)}",
+            )
         elif mode == "slow" and wanted[1] != "0":
             self.send_response(206)
             self.send_header("Content-Length", str(len(data)))
@@ -136,7 +150,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif mode == "short" and wanted[1] != "0":
             self.answer(206, data[:3], content_range=f"bytes {wanted[1]}-{wanted[2]}/{len(data)}")
         elif mode == "elsewhere" and wanted[1] != "0":
-            self.answer(206, data[: int(wanted[2]) - int(wanted[1]) + 1], content_range=f"bytes 0-9/{len(data)}")
+            self.answer(
+                206,
+                data[: int(wanted[2]) - int(wanted[1]) + 1],
+                content_range=f"bytes 0-9/{len(data)}",
+            )
         else:
             part = data[int(wanted[1]) : int(wanted[2]) + 1]
             self.answer(206, part, content_range=f"bytes {wanted[1]}-{wanted[2]}/{len(data)}")
@@ -149,7 +167,9 @@ class Server(http.server.ThreadingHTTPServer):
 
 @pytest.fixture
 def index(monkeypatch):
-    """A package index on this machine: ``files`` by name, the ``yanked`` ones of them, and a ``mode`` of answering."""
+    """A package index on this machine: ``files`` by name, the ``yanked`` ones of them, and a
+    ``mode`` of answering.
+    """
     server = Server(("127.0.0.1", 0), Handler)
     server.files, server.yanked, server.mode, server.sent = {}, set(), "", []
     threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
@@ -164,7 +184,9 @@ def answers(text, accepted=""):
     package = Package(Requirement(text), accepted=Requirement(accepted or text).specifier)
     report = judge(package, Index())
     assert not report.error, report.error
-    return {series: (each.version, each.answer, each.better) for series, each in report.findings.items()}
+    return {
+        series: (each.version, each.answer, each.better) for series, each in report.findings.items()
+    }
 
 
 @pytest.mark.parametrize("mode", ["", "html", "whole"])
@@ -254,7 +276,10 @@ def test_a_lock_may_allow_one_wheel_alone(mode, index, modules):
         "pkg-1-py3-none-any.whl": b"pure",
         f"pkg-1-cp313-cp313t-{PLATFORM}.whl": compiled_wheel(modules["on"]),
     }
-    hashes = {"pure": f"sha256:{sha256(b'pure')}", "all": "sha256:" + sha256(compiled_wheel(modules["on"]))}
+    hashes = {
+        "pure": f"sha256:{sha256(b'pure')}",
+        "all": "sha256:" + sha256(compiled_wheel(modules["on"])),
+    }
 
     def answer(*allowed):
         package = Package(Requirement("pkg==1"), frozenset(hashes[each] for each in allowed))
@@ -284,7 +309,11 @@ def test_ranges_fetch_less_than_the_file(index, modules):
         (lambda data: data, "elsewhere", "did not send the bytes"),
         (lambda data: data, "cut", "IncompleteRead"),
         (lambda data: data, "gone", "HTTPError 404"),
-        (lambda data: compiled_wheel(bytes(1000), method=zipfile.ZIP_LZMA), "", "compressed by method 14"),
+        (
+            lambda data: compiled_wheel(bytes(1000), method=zipfile.ZIP_LZMA),
+            "",
+            "compressed by method 14",
+        ),
         (lambda data: changed(data, 42, 0xFFFFFFF0), "", "a part of it takes -"),
         (lambda data: compiled_wheel(b"MZ"), "", "not a 64-bit"),
         (lambda data: changed(data, 24, 0xFEFFFFFF), "", "over 1 GiB"),
@@ -304,7 +333,9 @@ def test_damaged_and_hostile_wheels(damage, mode, says, index, modules):
 
 
 def changed(data, offset, number):
-    """A wheel whose directory says of the module that its size (offset 24) or its place (42) is *number*."""
+    """A wheel whose directory says of the module that its size (offset 24) or its place (42) is
+    *number*.
+    """
     at = data.index(b"PK\x01\x02", data.index(b"PK\x01\x02") + 1) + offset
     return data[:at] + number.to_bytes(4, "little") + data[at + 4 :]
 
@@ -316,7 +347,11 @@ def test_no_directory_takes_all_memory():
 
 @pytest.mark.slow
 def test_an_index_page_of_100_000_files(index, modules):
-    platforms = [f"manylinux_2_{glibc}_{machine}" for glibc in range(17, 42) for machine in ("x86_64", "riscv64")]
+    platforms = [
+        f"manylinux_2_{glibc}_{machine}"
+        for glibc in range(17, 42)
+        for machine in ("x86_64", "riscv64")
+    ]
     index.files = {
         f"pkg-{number // 100}.{number % 100}-cp3{minor}-cp3{minor}{gil}-{platform}.whl": b""
         for number in range(500)
@@ -325,7 +360,9 @@ def test_an_index_page_of_100_000_files(index, modules):
         for platform in platforms
     }
     assert len(index.files) == 100_000
-    index.files["pkg-5.0-cp314-cp314t-" + PLATFORM + ".whl"] = compiled_wheel(modules["off"], "314t")
+    index.files["pkg-5.0-cp314-cp314t-" + PLATFORM + ".whl"] = compiled_wheel(
+        modules["off"], "314t"
+    )
     begin = time.thread_time()
     assert answers("pkg>4.99")["3.14t"] == ("5.0", Answer.OFF, "")
     assert time.thread_time() - begin < 5
@@ -338,7 +375,9 @@ def test_a_name_that_stands_for_a_billion_tags_is_left_out(index):
 
 
 def test_no_answer_has_the_password_of_the_index(index, monkeypatch):
-    monkeypatch.setenv("UV_DEFAULT_INDEX", f"http://user:secret@127.0.0.1:{index.server_port}/simple")
+    monkeypatch.setenv(
+        "UV_DEFAULT_INDEX", f"http://user:secret@127.0.0.1:{index.server_port}/simple"
+    )
     index.mode, index.files = "gone", {f"pkg-1-cp313-cp313t-{PLATFORM}.whl": b""}
     assert judge(Package(Requirement("pkg")), Index()).findings["3.13t"].error == "HTTPError 404"
 
@@ -362,7 +401,10 @@ def test_a_server_that_sends_byte_after_byte(index, modules, monkeypatch):
     monkeypatch.setattr(archive, "_LONGEST", 0.2)
     index.mode = "slow"
     index.files = {f"pkg-1-cp313-cp313t-{PLATFORM}.whl": compiled_wheel(modules["off"])}
-    assert "the server took more than" in judge(Package(Requirement("pkg")), Index()).findings["3.13t"].error
+    assert (
+        "the server took more than"
+        in judge(Package(Requirement("pkg")), Index()).findings["3.13t"].error
+    )
 
 
 def test_an_index_that_cannot_be_reached_keeps_its_password(monkeypatch):
@@ -394,13 +436,17 @@ def test_the_program(index, modules, tmp_path):
         f"pkg-1-{tag}.whl": described("pkg-1", files=[extension("on")]),
         f"fine-2-{tag}.whl": described("fine-2", files=[extension("off")]),
         "plain-3-py3-none-any.whl": described("plain-3", "fine"),
-        "above-4-py3-none-any.whl": described("above-4", "pkg", "plain", "gone; python_version < '3'"),
+        "above-4-py3-none-any.whl": described(
+            "above-4", "pkg", "plain", "gone; python_version < '3'"
+        ),
     }
     (tmp_path / "requirements.txt").write_text("fine\n")
     done = info(str(tmp_path / "requirements.txt"))
     # There is no wheel for 3.14t, and so no answer.
     assert (done.returncode, done.stderr) == (3, "")
-    assert re.search(r"fine==2 +GIL off +nothing fits \(2: wheel\)|fine==2 +GIL off +nothing fits", done.stdout)
+    assert re.search(
+        r"fine==2 +GIL off +nothing fits \(2: wheel\)|fine==2 +GIL off +nothing fits", done.stdout
+    )
     done = info("pkg", "fine")
     assert done.returncode == 1
     assert "turns GIL on" in done.stdout

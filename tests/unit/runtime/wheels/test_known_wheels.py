@@ -1,7 +1,7 @@
 """Wheels of the package index whose truth is known.
 
-Those for 3.13t were imported by ``./twins info --requirements ... --import``, which named the same. Those for 3.14t
-are what their projects say of themselves.
+Those for 3.13t were imported by ``./twins info --requirements ... --import``, which named the same.
+Those for 3.14t are what their projects say of themselves.
 """
 
 import pytest
@@ -28,7 +28,9 @@ KNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("requirement", "series", "answer"), KNOWN, ids=[each[0] for each in KNOWN])
+@pytest.mark.parametrize(
+    ("requirement", "series", "answer"), KNOWN, ids=[each[0] for each in KNOWN]
+)
 def test_known_wheels(requirement, series, answer):
     report = judge(Package(Requirement(requirement)), Index(), (series,))
     assert not report.error, report.error

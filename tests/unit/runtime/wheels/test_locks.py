@@ -119,7 +119,9 @@ OTHER_INDEX = "comes from another index; UV_DEFAULT_INDEX names the one to look 
 
 
 def locked(requirement, *values, needed_by=()):
-    return Package(Requirement(requirement), frozenset(f"sha256:{value}" for value in values), needed_by)
+    return Package(
+        Requirement(requirement), frozenset(f"sha256:{value}" for value in values), needed_by
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,10 @@ def locked(requirement, *values, needed_by=()):
             POETRY,
             [
                 locked("numpy==2.4.6", "bb", "cc"),
-                locked("below==1; sys_platform == 'linux' or sys_platform == 'darwin'", needed_by=("numpy",)),
+                locked(
+                    "below==1; sys_platform == 'linux' or sys_platform == 'darwin'",
+                    needed_by=("numpy",),
+                ),
             ],
             {"patched": GIT, "fetched": ADDRESS},
         ),
@@ -154,7 +159,9 @@ def locked(requirement, *values, needed_by=()):
 )
 def test_locks(lock, expected, reasons):
     read, others = packages(tomllib.loads(lock), INDEXES)
-    assert [(str(package.requirement), package) for package in read] == [(str(e.requirement), e) for e in expected]
+    assert [(str(package.requirement), package) for package in read] == [
+        (str(e.requirement), e) for e in expected
+    ]
     assert others == reasons
 
 
@@ -174,8 +181,12 @@ def requirements(lock):
 
 
 def test_no_condition_of_an_edge_hides_a_package():
-    """Poetry does not write what the project itself needs; uv names conflicting extras in a way of its own."""
+    """Poetry does not write what the project itself needs; uv names conflicting extras in a way of
+    its own.
+    """
     poetry = POETRY.replace("python_version < '3.14'", "extra == 'standard'")
-    assert any(text.startswith(("below==1; (sys", "below==1; sys")) for text in requirements(poetry))
+    assert any(
+        text.startswith(("below==1; (sys", "below==1; sys")) for text in requirements(poetry)
+    )
     uv = UV.replace("sys_platform == 'win32'\" },", "extra == 'extra-4-mine-cpu'\" },")
     assert "colorama==0.4" in requirements(uv)

@@ -67,13 +67,22 @@ def folder(tmp_path, monkeypatch):
         (["numpy", "numpy"], ["numpy"]),
         (["numpy>=2", "NumPy<2.3"], ["NumPy<2.3,>=2"]),
         (["pkg[a]", "pkg[b]>1"], ["pkg[a,b]>1"]),
-        (["requirements.txt"], ['numpy>=2; python_version > "3.8"', "requests[socks]", "pillow==12.2.0"]),
+        (
+            ["requirements.txt"],
+            ['numpy>=2; python_version > "3.8"', "requests[socks]", "pillow==12.2.0"],
+        ),
         (["pyproject.toml"], ["numpy", "pandas>2", "h5py", "pytest"]),
         (["."], ["numpy", "pandas>2", "h5py", "pytest"]),
         (["requirements.lock", "scipy"], ["numpy==2.4.6", "pillow==12.2.0", "scipy"]),
         (
             ["environment.yml"],
-            ["msgpack", "python-blosc", "pyyaml>=6", "requests[socks]", 'numpy>=2; python_version > "3.8"'],
+            [
+                "msgpack",
+                "python-blosc",
+                "pyyaml>=6",
+                "requests[socks]",
+                'numpy>=2; python_version > "3.8"',
+            ],
         ),
     ],
 )
@@ -106,7 +115,9 @@ d; python_version > "3
         "scipy>=1": "comes from conda",
         "python-lmdb": "comes from conda",
     }
-    assert {name: contents.not_judged[name].partition(";")[0].partition(" (")[0] for name in reasons} == reasons
+    assert {
+        name: contents.not_judged[name].partition(";")[0].partition(" (")[0] for name in reasons
+    } == reasons
     assert contents.not_judged.keys() == reasons.keys()
 
 
@@ -117,7 +128,9 @@ def test_a_local_project_brings_the_extras_that_are_named(folder):
 
 def test_constraints_are_no_requirements(folder):
     (folder / "a.txt").write_text("numpy\n-c more/limits.txt\n-c https://example.org/limits.txt\n")
-    (folder / "more/limits.txt").write_text("numpy<2.4  # why\n-c limits.txt\nscipy==1.17.0 --hash=sha256:00\n")
+    (folder / "more/limits.txt").write_text(
+        "numpy<2.4  # why\n-c limits.txt\nscipy==1.17.0 --hash=sha256:00\n"
+    )
     contents = read(["a.txt"])
     assert names(contents) == ["numpy"]
     assert sorted(map(str, contents.constraints)) == ["numpy<2.4", "scipy==1.17.0"]
@@ -191,7 +204,8 @@ def test_a_bad_argument(argument):
 
 def test_a_lock_has_hashes(tmp_path):
     (tmp_path / "requirements.lock").write_text(
-        "numpy==2 \\\n    --hash=sha256:00FF \\\n    --hash=sha256:11  # two wheels\nscipy==1  # --hash=sha256:22\n"
+        "numpy==2 \\\n    --hash=sha256:00FF \\\n    --hash=sha256:11  # two wheels\n"
+        "scipy==1  # --hash=sha256:22\n"
     )
     contents = read([str(tmp_path / "requirements.lock")])
     (locked,) = contents.locked
@@ -210,6 +224,10 @@ def test_files_that_include_the_next_one_twice_are_read_once(tmp_path):
 def test_what_is_no_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.mkfifo("a.txt")
-    for argument, message in (("a.txt", "is no file"), ("b.txt", "is no file"), ("not a name!", "a file must exist")):
+    for argument, message in (
+        ("a.txt", "is no file"),
+        ("b.txt", "is no file"),
+        ("not a name!", "a file must exist"),
+    ):
         with pytest.raises(BadRequirements, match=message):
             read([argument])
