@@ -4,7 +4,7 @@ This package runs on Python 3.9 or later with the standard library alone: its bu
 else. The terms:
 
 - twin: a CPython, free-threaded (ft) or with the GIL (gil), in an environment; both twins have the
-    same packages
+  same packages
 - environment: a virtual environment; environment *variables* are always called that
 - optimised build: with profile-guided optimisation (PGO); plain build: without
 - series: CPython's version without its last number, such as "3.13"

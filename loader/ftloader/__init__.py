@@ -21,13 +21,13 @@ The parts:
 - ``distributed``: the sampler of a job whose number of ranks changes
 - ``workers``: worker threads and processes, from start to end; each worker's copies of user objects
 - ``batch``: builds a batch from indices: loads samples, handles their errors, writes them into
-    slots or collates them
+  slots or collates them
 - ``state``: saves a loader's position, and resumes there
 - ``rng``: random generators of samples, and the program's global ones
 - ``datasets``, ``decode``: image folders and image decoding, for datasets
 - ``current``: the sample that a thread is loading
 - ``protocols``: optional methods of datasets and samplers; ``diagnosis``: warnings, exceptions and
-    statistics
+  statistics
 - ``compat``: private names of torch, and what is replaced in it
 - ``errors``: exceptions; ``fork``: locks in forked processes
 
@@ -38,21 +38,21 @@ errors and fork.
 The terms:
 
 - consumer: the thread that iterates the loader. A batch is *handed over* when ``next()`` returns it
-    to the consumer.
+  to the consumer.
 - drawn: (of a batch) read from the sampler; dispatched: given to the workers, which build it
 - slot: a sample's place in the memory of its batch; column: a list of one small value from each
-    sample
+  sample
 - leaf: a part of a sample that is no dict, list or tuple itself; layout: the sample's nesting, down
-    to the leaves
+  to the leaves
 - key: what the sampler yielded for a sample; in ``cache``, the sample's name in its source
 - share: the samples of an iterable-style dataset that one worker loads in an epoch
 - snapshot: states of datasets or samplers, taken during an epoch; in ``cache``, the list of an
-    epoch's samples
+  epoch's samples
 - segment: a file of the cache with samples: *sealed* if complete, *synced* if known to be on the
-    disk
+  disk
 - row: a sample's entry in the index of its segment, or the entry's number
 - writer: the process that adds samples to a cache; reader: one that only reads; pin: protect from
-    eviction
+  eviction
 - left out: skipped by ``on_error``, since the sample could not be loaded
 - user code, user objects: the dataset, sampler, ``collate_fn``, ``worker_init_fn`` and ``on_error``
 """

@@ -66,7 +66,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
               adds or pauses threads, and keeps the best number. ``statistics()`` reports it, and
               the next epoch starts with it.
             - Processes, iterable-style datasets, and loaders with a ``worker_init_fn``: always this
-                number.
+              number.
         max_workers: the most threads that ``num_workers="auto"`` may use. Default: 64, or the
             number of CPUs if larger.
 
@@ -76,13 +76,13 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
     - All workers share one map-style dataset and its ``collate_fn``, which must be thread-safe (PEP
       703). Each worker has its own copy of an iterable-style dataset and of its functions.
     - Workers do not seed the program's global random generators. Draw from
-        ``ftloader.sample_rng()`` instead.
+      ``ftloader.sample_rng()`` instead.
     - With ``batch_size=None``, or a ``collate_fn`` that copies nothing, a batch consists of the
-        dataset's own objects.
+      dataset's own objects.
     - If no ``prefetch_factor`` is given, the loader keeps only as many batches ahead as uneven
-        loading times need.
+      loading times need.
     - ``next()`` raises the worker's exception object itself, with notes. The epoch can be continued
-        after it.
+      after it.
 
     Raises:
         ValueError: for an unknown ``worker_method`` or ``on_error``; for a ``max_workers`` below 1;

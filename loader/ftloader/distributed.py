@@ -39,7 +39,7 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
       ``drop_last``, the last samples are dropped instead. Both happen only at the end of an epoch,
       not where the number of ranks changes.
     - ``len()`` is the number of samples that one rank yields in a whole epoch, also after a state
-        was loaded.
+      was loaded.
     - The state of one rank stands for all, so all ranks must have yielded equally many samples when
       it is taken, as at the same step of synchronous training. Give all ranks the same state, for
       instance that of rank 0.

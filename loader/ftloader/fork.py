@@ -15,9 +15,9 @@ and why none can wait for a lock:
   used the iterator, and not with a lock: see ``holds_a_lock``.
 - ``iterators.processes`` (torch's) leaves the change of torch's map of workers to the next look
   into the map. Where it could wait for a lock, the next call of an iterator does its work.
-- ``cache.growing`` (``Fetchers.dropped``) puts a note into a queue, for which a thread waits.
+- ``cache.epochs`` (``Fetchers.dropped``) puts a note into a queue, for which a thread waits.
 - ``workers.exit`` (of a forked child's first thread) does what the first and the third do, and
-    waits for no thread.
+  waits for no thread.
 - ``decode.cuda`` (of a thread's decoder) waits for copies on the GPU, which need no thread.
 
 No weak reference has a callback. Locks that are not made here are held by workers and fetchers

@@ -129,10 +129,18 @@ class Bridge:
         await self._writer.drain()
         await self._client.cancel(list(self._futures), force=True)
 
-    async def watch_workers(self) -> None:
-        """Keep the number of threads up to date, until the cluster has lost all its workers."""
+    async def open(self) -> None:
+        """Tell the parent how many threads the cluster has."""
         self._client.subscribe_topic(self._topic, lambda event: self._starts.update([event[1]]))
-        latest = None
+        self._threads = await count_threads(self._client)
+        self.send({"threads": self._threads})
+
+    async def watch_workers(self) -> None:
+        """Keep the number of threads up to date, until the cluster has lost all its workers.
+
+        A cluster that never had any is waited for.
+        """
+        latest = time.monotonic() if self._threads else None
         while latest is None or time.monotonic() - latest <= ALONE_SECONDS:
             with contextlib.suppress(OSError):  # the scheduler has gone, which ends all tasks
                 self._threads = await count_threads(self._client)
@@ -271,7 +279,7 @@ async def serve() -> None:
         if complaint := await unequal(client):
             bridge.send({"error": complaint})
             return
-        bridge.send({"threads": await count_threads(client)})
+        await bridge.open()
         await _run_campaign(bridge, reader)
 
 

@@ -4,7 +4,7 @@ photographs.
 Decoding time depends on the statistics that photographs share:
 
 - amplitude spectra that fall as 1/f^a (Field, "Relations between the statistics of natural images",
-    JOSA A 4, 1987);
+  JOSA A 4, 1987);
 - edges of objects that occlude each other, with a power law of sizes: the "dead leaves" model (Lee,
   Mumford, Huang, "Occlusion models for natural images", IJCV 41, 2001);
 - large smooth regions next to textured ones, little chroma detail, and sensor noise.

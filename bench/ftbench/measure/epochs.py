@@ -77,13 +77,13 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
     results. Metrics returned:
 
     - throughput: the samples of all turns divided by their seconds (1/s); overhead_us: µs per
-        sample, 1e6 / throughput;
+      sample, 1e6 / throughput;
     - cpu_per_1000: CPU time of the process and its workers for 1,000 samples, over the timed parts
-        (s);
+      (s);
     - time_to_first_batch: from the start of a new loader to its first batch, start of the workers
-        included (s);
+      included (s);
     - memory_mib: the most memory of the process tree (Usage.total), read during the warm-up and
-        after the last turn.
+      after the last turn.
     """
     dataset, seen = task.dataset(), seen or Seen()
     # Batches before and after the timed ones.

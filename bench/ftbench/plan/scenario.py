@@ -47,7 +47,7 @@ class Scenario:
       "first_batch" and "rows", which are the same for all candidates of a case
       (ftbench.measure.checksums);
     - "asked", the number of batches that the loader was asked for, if it is not `batches` of the
-        task times its turns;
+      task times its turns;
     - where there are turns, "turn_seconds"; or "condition_seconds", for metrics that compare two
       conditions of neighbouring turns (ftbench.measure.neighbours.condition_ratios);
     - optionally "distributions", curves over the course of the trial: {name: {"unit": ...,

@@ -99,7 +99,7 @@ def measure(task: Task) -> Turns:
     These parameters of the case change the measurement:
 
     - cold: if true, files are first dropped from the page cache; if false, they are first read into
-        it.
+      it.
     - pickled: batches are numpy arrays, which torch's worker processes pickle.
     - pinned: every batch is copied to the GPU, from pinned memory without blocking (true) or from
       other memory (false). A thread copies batches of worker processes to pinned memory; worker

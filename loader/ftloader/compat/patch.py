@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch.utils.data import get_worker_info
 
-from ftloader.compat.torch_private import collate, dataloader, worker
+from ftloader.compat import worker_map
+from ftloader.compat.torch_private import collate, dataloader, signal_handling, worker
 from ftloader.current import this_thread
 from ftloader.diagnosis.call_site import Origin, origin_of, warn_user
 
@@ -31,6 +32,9 @@ def patch_torch() -> None:
     get_worker_info.__code__ = _get_worker_info.__code__.replace(co_name="get_worker_info")
     torch.random.ftloader_this_thread = this_thread
     torch.random.initial_seed.__code__ = _initial_seed.__code__.replace(co_name="initial_seed")
+    signal_handling._error_if_any_worker_fails = worker_map.error_if_any_worker_fails
+    signal_handling._set_worker_pids = worker_map.set_worker_pids
+    signal_handling._remove_worker_pids = worker_map.remove_later
     dataloader.warnings = types.SimpleNamespace(**{**vars(warnings), "warn": _warn})
 
 

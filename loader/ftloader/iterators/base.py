@@ -10,7 +10,7 @@ then call this class. A subclass must
   ``_progress.failed(...)`` for each exception in place of a batch,
 - set ``_progress.finished`` where ``StopIteration`` ends the epoch,
 - use ``_worker_queue_idx_cycle`` where workers take turns, and ``worker_states()`` to start
-    workers.
+  workers.
 """
 
 import copy

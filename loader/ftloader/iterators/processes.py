@@ -18,7 +18,8 @@ from typing import Any, ClassVar
 
 from ftloader import fork
 from ftloader.batch.fetch import Fetched
-from ftloader.compat.torch_private import MultiProcessingDataLoaderIter, signal_handling
+from ftloader.compat import worker_map
+from ftloader.compat.torch_private import MultiProcessingDataLoaderIter
 from ftloader.diagnosis.exceptions import annotate
 from ftloader.diagnosis.statistics import MORE_SHM
 from ftloader.iterators.base import ResumableDataLoaderIter
@@ -29,71 +30,10 @@ from ftloader.workers.process import (
     is_out_of_shared_memory,
 )
 
-# torch keeps its worker processes in a C++ map without a lock. Without the GIL, two threads that
-# start or end iterators at the same time, torch's own or ours, crash the interpreter. This lock is
-# held around every access.
-_map_of_workers = fork.rlock()  # reentrant, since a signal handler looks into the map
-_torchs_set, _torchs_remove = signal_handling._set_worker_pids, signal_handling._remove_worker_pids
-_torchs_check = signal_handling._error_if_any_worker_fails
-# Keys of iterators that have ended. A finalizer, which may take no lock, leaves them here. The next
-# look into the map removes their workers first.
-_ended: deque[int] = deque()
 # Iterators that were dropped where torch's finalizer must not wait. The next call of an iterator
 # ends their workers.
 _dropped: "deque[ProcessDataLoaderIter]" = deque()
-_TAKING_A_LOCK = {
-    function.__code__
-    for kind in (threading.Condition, multiprocessing.synchronize.SemLock)
-    for function in (kind.__enter__, kind.__exit__)
-}
 _ENDS_IN = 2.0  # seconds within which a worker that has closed its connections ends
-_put_off: list[bool] = []
-"""Not empty if a check of the workers was put off. Used by the main thread only, where signals are
-handled.
-"""
-
-
-def _error_if_any_worker_fails() -> None:
-    """Raise an error if one of torch's workers has failed. torch calls this when the signal SIGCHLD
-    arrives.
-
-    If the signal interrupts code that takes a lock, the check is put off.
-
-    Once the interpreter exits, check nothing: multiprocessing then terminates the remaining
-    workers. A new worker that does not handle SIGTERM yet would look like a failed one, and the
-    error would prevent joining the other workers.
-    """
-    if multiprocessing.util.is_exiting():
-        return
-    # An exception in ``Condition.__enter__`` leaves the condition locked for good (CPython issue
-    # 74174). torch's own class would then wait forever for its queue when it ends the other
-    # workers.
-    interrupted = sys._getframe(1).f_back  # the frame that the signal interrupted
-    if interrupted is not None and interrupted.f_code in _TAKING_A_LOCK:
-        _put_off.append(True)
-        return
-    with _map_of_workers:
-        _remove_ended()
-        _torchs_check()
-
-
-def _set_worker_pids(key: int, pids: tuple[int, ...]) -> None:
-    with _map_of_workers:
-        _remove_ended()  # one may have had the same key
-        _torchs_set(key, pids)
-
-
-def _remove_ended() -> None:
-    """Remove the workers of ended iterators from torch's map. The caller must hold the lock."""
-    with contextlib.suppress(IndexError):
-        # no more, maybe since a signal handler has taken the last one
-        while True:
-            _torchs_remove(_ended.popleft())
-
-
-signal_handling._error_if_any_worker_fails = _error_if_any_worker_fails
-signal_handling._set_worker_pids = _set_worker_pids
-signal_handling._remove_worker_pids = _ended.append
 
 
 def _end_dropped() -> None:
@@ -123,7 +63,7 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
     _worker_pids_set = False
     # Class attributes, since the names of a module are gone at the interpreter's exit.
     _getpid = staticmethod(os.getpid)
-    _remove_worker_pids = staticmethod(signal_handling._remove_worker_pids)
+    _remove_worker_pids = staticmethod(worker_map.remove_later)
     _shutdown = True  # for torch's __del__, until torch's __init__ starts workers
 
     # Queues by id(iterator), so that they outlive an iterator that is collected in a reference
@@ -279,9 +219,8 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
                 self._queues_in_use.pop(id(self), None)
 
     def _get_data(self) -> Any:
-        if _put_off and threading.current_thread() is threading.main_thread():
-            _put_off.clear()
-            signal_handling._error_if_any_worker_fails()
+        if threading.current_thread() is threading.main_thread():
+            worker_map.check_if_put_off()
         number, data = super()._get_data()
         self._received = number
         return number, data

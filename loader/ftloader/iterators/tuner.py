@@ -4,11 +4,11 @@ no clock.
 At a batch boundary the tuner judges the time since its latest decision (a window):
 
 - The training loop does not wait, or workers are not busy: the number of busy workers plus a
-    quarter is enough.
+  quarter is enough.
 - The loop waits for busy workers that leave CPUs free: more workers may help. If loading mostly
   waits, four times as many are tried at once, else twice as many.
 - The loop waits, and more workers did not help, or all CPUs are in use: fewer may be as good (a
-    lock, the GIL).
+  lock, the GIL).
 
 Each change is a trial: its rate (samples a second) decides if the new number stays. ``_floor`` and
 ``_ceiling`` enclose the numbers still worth a trial. When none is left, the tuner has settled. It

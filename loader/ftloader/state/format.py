@@ -13,11 +13,11 @@ by:
 
 - ``batches``: number of batches of this epoch that have been handed over
 - ``snapshot``: latest state of the worker's dataset and the dataset's iterator; None: start from
-    the dataset as it is
+  the dataset as it is
 - ``snapshot_at``: number of this epoch's batches before the snapshot; None if the loader does not
   know the state that the dataset had at the start of the epoch
 - ``after``: if the snapshot is from the end of the previous pass, the number of batches in that
-    pass; else 0
+  pass; else 0
 
 A resumed worker loads the snapshot. Then it loads the samples of the batches handed over since the
 snapshot, and drops them. No snapshot is taken once the dataset has ended, so a resumed worker

@@ -6,15 +6,15 @@ In a worker process everything is a copy, and datasets rely on that. The copies 
 lock. A copy shares with the original:
 
 - classes, modules and functions, importable or not; but the variables in a function's closure are
-    copied;
+  copied;
 - an ``object()``, which has nothing but its identity, and the program's random generators;
 - memory that no worker can change: read-only arrays, if the array that owns the memory is read-only
-    too;
+  too;
 - objects that worker processes share too: memory maps, tensors in shared memory
   (``share_memory_()``) or on a GPU, the events, locks, queues and values of ``multiprocessing``,
   and arrays on their memory;
 - the parameters of a model, which a ``collate_fn`` may hold: they are large, and workers only read
-    them.
+  them.
 """
 
 import copy

@@ -8,7 +8,7 @@ Messages through torch's queues:
 
 - To the worker: the plain tuple ``(base seed, epoch number, index)`` instead of the index.
 - From the worker: a ``Fetched``, with the batch and its times; for an exception a
-    ``NotedException``.
+  ``NotedException``.
 """
 
 import itertools

@@ -11,7 +11,7 @@ all of the following is true:
   the container, count items or remove items. The container has only one name, since its uses are
   found by name.
 - The code assigns to no other target and uses no lock. Otherwise the value may be a flag that other
-    data is ready.
+  data is ready.
 - The value of an attribute or global variable is not a number, string, bytes, bool or None. The
   value of an item in a container is not a bool, integer or None. Such values may be flags for data
   that a library writes.

@@ -129,7 +129,7 @@ def locks():
                 continue
             if isinstance(value, LOCKS):
                 yield f"{name}.{key}", value
-            elif getattr(value, "__module__", "").startswith("ftloader."):
+            elif str(getattr(value, "__module__", "")).startswith("ftloader."):
                 for attribute, inner in attributes(value).items():
                     if isinstance(inner, LOCKS):
                         yield f"{name}.{key}.{attribute}", inner
@@ -153,7 +153,7 @@ leave.set()
 """
     code, out, err = run(body)
     assert (code, err) == (0, "")
-    assert "ftloader.iterators.processes._map_of_workers free" in out
+    assert "ftloader.compat.worker_map._map_of_workers free" in out
     assert "HELD" not in out
 
 
