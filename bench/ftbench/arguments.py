@@ -415,44 +415,44 @@ def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> R
     """
     command = parser(program, both)
     # Scenarios may stand before and after options.
-    given = command.parse_intermixed_args(arguments)
-    if given.list:
+    namespace = command.parse_intermixed_args(arguments)
+    if namespace.list:
         print(listing(), flush=True)
         command.exit()
-    named = _scenarios(given)
-    if given.every is not None and given.again is None:
+    named = _scenarios(namespace)
+    if namespace.every is not None and namespace.again is None:
         raise UsageError(
             "--every belongs to --again: --again 5 --every 1h makes five runs, an hour apart"
         )
-    if given.stress_minutes is not None and given.stress is False:
+    if namespace.stress_minutes is not None and namespace.stress is False:
         raise UsageError(
             "--stress-minutes says how long what --no-stress leaves out takes: give one of them"
         )
-    _check_use(given, named)
-    scenarios, left_out = _with_ranks(named, given.ranks)
+    _check_use(namespace, named)
+    scenarios, left_out = _with_ranks(named, namespace.ranks)
     return RunOptions(
         scenarios=scenarios,
         left_out=left_out,
-        quick=given.quick,
-        out=given.out,
-        data=given.data,
-        dataset=given.dataset,
-        collate_fn=given.collate_fn,
-        requirements=given.requirements,
-        cache=given.cache,
-        rounds=given.rounds,
-        budget=given.budget,
-        precision=given.precision,
-        workers=given.workers,
-        ranks=given.ranks if given.ranks > 1 else None,
-        batch_size=given.batch_size,
-        configs=given.configs,
-        stress=_runs_stress(given),
-        stress_minutes=given.stress_minutes,
-        again=given.again or 1,
-        every=given.every or USUAL_EVERY,
-        tables=given.tables,
-        twin=tuple(given.twin),
+        quick=namespace.quick,
+        out=namespace.out,
+        data=namespace.data,
+        dataset=namespace.dataset,
+        collate_fn=namespace.collate_fn,
+        requirements=namespace.requirements,
+        cache=namespace.cache,
+        rounds=namespace.rounds,
+        budget=namespace.budget,
+        precision=namespace.precision,
+        workers=namespace.workers,
+        ranks=namespace.ranks if namespace.ranks > 1 else None,
+        batch_size=namespace.batch_size,
+        configs=namespace.configs,
+        stress=_runs_stress(namespace),
+        stress_minutes=namespace.stress_minutes,
+        again=namespace.again or 1,
+        every=namespace.every or USUAL_EVERY,
+        tables=namespace.tables,
+        twin=tuple(namespace.twin),
     )
 
 

@@ -40,11 +40,11 @@ def report_main(arguments: list[str]) -> int:
     file = find(options.path).absolute()
     run.hours = earlier.find(run.results, file)
     page = file.parent / "report.html"
-    shown = view(run, file.parent, page, options.tables)
+    report_view = view(run, file.parent, page, options.tables)
     if options.markdown:
-        print(markdown.write(shown).decode(), end="", flush=True)
+        print(markdown.write(report_view).decode(), end="", flush=True)
         return 0
-    for name, content in files.write(shown):
+    for name, content in files.write(report_view):
         try:
             write_atomically(file.parent / name, content)
         except OSError as error:
@@ -52,7 +52,7 @@ def report_main(arguments: list[str]) -> int:
                 f"cannot write {name} beside {file}: {error.strerror}. Copy results.json to a "
                 "directory that you can write to, and report that"
             ) from error
-    terminal.write(shown)
+    terminal.write(report_view)
     return 0
 
 
@@ -67,8 +67,8 @@ def compare_main(arguments: list[str]) -> int:
 
     a, b = load(options.a), load(options.b)
     comparison = compare(a, b, earlier.sets((a, find(options.a)), (b, find(options.b))))
-    shown = view(comparison, (str(options.a), a), (str(options.b), b))
-    print(text.write(shown), flush=True)
+    report_view = view(comparison, (str(options.a), a), (str(options.b), b))
+    print(text.write(report_view), flush=True)
     if not comparison.changes:
         return 2
     return 1 if comparison.beyond_noise or comparison.outcomes else 0
@@ -86,10 +86,10 @@ def merge_main(arguments: list[str]) -> int:
     if options.out:
         files.check(options.out)
     merged = merge(options.runs)
-    shown = view(merged)
+    report_view = view(merged)
     if options.out and merged.groups:
-        shown = replace(shown, page=files.write(shown, options.out))
-    terminal.write(shown)
+        report_view = replace(report_view, page=files.write(report_view, options.out))
+    terminal.write(report_view)
     if not merged.groups:
         return 2
     outliers = any(group.outliers for group in merged.groups)
@@ -171,16 +171,16 @@ def _report(run: Analysis, directory: RunDirectory, detailed: bool) -> None:
     assert directory.directory, "made by saving"
     run.hours = earlier.find(run.results, directory.directory / "results.json")
     earlier.remember(run.results)
-    shown = view(run, directory.directory, detailed=detailed)
+    report_view = view(run, directory.directory, detailed=detailed)
     try:
-        for name, content in files.write(shown):
+        for name, content in files.write(report_view):
             directory.write(name, content)
-        shown = replace(shown, page=directory.directory / "report.html")
+        report_view = replace(report_view, page=directory.directory / "report.html")
         directory.publish()
     finally:
         # The reader of stdout may have gone (| head), which rich answers with SystemExit.
         with contextlib.suppress(BrokenPipeError, SystemExit):
-            terminal.write(shown)
+            terminal.write(report_view)
 
 
 def _measure(

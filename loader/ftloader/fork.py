@@ -56,7 +56,7 @@ def renewed[T](new: T) -> T:
         count = len(_known)
         if count >= _when_to_tidy_up:
             _when_to_tidy_up = 2 * count
-            _known[:count] = [known for known in _known[:count] if known() is not None]
+            _known[:count] = [reference for reference in _known[:count] if reference() is not None]
             _when_to_tidy_up = 2 * len(_known) + 64
         _known.append(weakref.ref(new))
     return new
@@ -69,7 +69,7 @@ def holds_a_lock() -> bool:
     For finalizers, which then must not wait for other threads: one of these may wait for that lock.
     """
     needed_by_threads = threading._active_limbo_lock  # type: ignore[attr-defined]  # not public
-    objects: list[Any] = [needed_by_threads, registering, *(known() for known in _known[:])]
+    objects: list[Any] = [needed_by_threads, registering, *(reference() for reference in _known[:])]
     return any(lock._is_owned() for lock in objects if hasattr(lock, "_is_owned"))
 
 
@@ -82,7 +82,7 @@ def call_in_child(function: Callable[[], Any]) -> None:
 
 def _in_child() -> None:
     try:
-        for new in [known() for known in _known]:
+        for new in [lock() for lock in _known]:
             if new is not None:  # not its truth: an iterator's length may be an error
                 new._at_fork_reinit()
     finally:

@@ -47,13 +47,13 @@ def has_getitems(dataset: Any) -> bool:
     # ``__getitem__`` alone is asked for batches, as in torch.
     if not getattr(dataset, "__getitems__", None):
         return False
-    own: Any = type(dataset)
+    dataset_type: Any = type(dataset)
     for wrapper, wrapped in _WRAPPERS.items():
         if (
-            issubclass(own, wrapper)
+            issubclass(dataset_type, wrapper)
             and "__getitems__" not in vars(dataset)
-            and own.__getitems__ is wrapper.__getitems__
-            and own.__getitem__ is wrapper.__getitem__
+            and dataset_type.__getitems__ is wrapper.__getitems__
+            and dataset_type.__getitem__ is wrapper.__getitem__
         ):
             return any(map(has_getitems, wrapped(dataset)))
     return True

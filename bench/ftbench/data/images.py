@@ -165,9 +165,9 @@ def validate(paths: list[Path], progress: Progress) -> int:
     broken = [result for result in results if isinstance(result, str)]
     if broken:
         more = [f"and {len(broken) - 10} more"] if len(broken) > 10 else []
-        shown = "\n  ".join([*broken[:10], *more])
+        listing = "\n  ".join([*broken[:10], *more])
         raise ImageError(
-            f"{len(broken)} of {len(paths)} images cannot be decoded:\n  {shown}\n"
+            f"{len(broken)} of {len(paths)} images cannot be decoded:\n  {listing}\n"
             "Repair or remove them, then run again."
         )
     return sum(results)

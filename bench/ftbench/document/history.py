@@ -52,7 +52,14 @@ def runs(root: Path, source: str) -> Iterator[Results]:
     """
     number = 0
     try:
-        folders = sorted((each for each in root.iterdir() if not each.is_symlink()), reverse=True)
+        folders = sorted(
+            (
+                candidate_folder
+                for candidate_folder in root.iterdir()
+                if not candidate_folder.is_symlink()
+            ),
+            reverse=True,
+        )
     except OSError:
         return
     for folder in folders:

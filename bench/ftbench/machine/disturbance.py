@@ -79,7 +79,7 @@ def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
     `before`, `living` is negative: minus the CPU time that the child had used until `before`.
     """
     seconds = max(after.at - before.at, TICK)
-    own = max(0.0, after.own - before.own + living)
+    own_seconds = max(0.0, after.own - before.own + living)
 
     def difference(what: str, others: float = 0.0, over: float = 1.0) -> float | None:
         a, b = getattr(before, what), getattr(after, what)
@@ -88,8 +88,8 @@ def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
 
     return {
         "seconds": round(seconds, 3),
-        "own_cpus": round(own / seconds, 3),
-        "other_cpus": difference("busy", own, seconds),
+        "own_cpus": round(own_seconds / seconds, 3),
+        "other_cpus": difference("busy", own_seconds, seconds),
         "stolen_cpus": difference("stolen", over=seconds),
         "throttled_seconds": difference("throttled"),
     }

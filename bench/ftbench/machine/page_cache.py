@@ -55,8 +55,8 @@ def resident(path: str | Path) -> float | None:
         return 0.0
     memory = numpy.memmap(path, mode="r")
     pages = numpy.empty(-(-memory.size // mmap.PAGESIZE), numpy.uint8)
-    mapped, found = ctypes.c_void_p(memory.ctypes.data), ctypes.c_void_p(pages.ctypes.data)
-    if _libc.mincore(mapped, ctypes.c_size_t(memory.size), found) != 0:
+    mapped, residency = ctypes.c_void_p(memory.ctypes.data), ctypes.c_void_p(pages.ctypes.data)
+    if _libc.mincore(mapped, ctypes.c_size_t(memory.size), residency) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), str(path))
     return float((pages & 1).mean())
@@ -69,8 +69,8 @@ def drop_all(paths: Iterable[str | Path]) -> float:
     paths = list(paths)
     for path in paths:
         drop(path)
-    known = [part for part in map(resident, paths) if part is not None]
-    left = sum(known) / len(known) if known else 0.0
+    shares = [part for part in map(resident, paths) if part is not None]
+    left = sum(shares) / len(shares) if shares else 0.0
     if left > LEFT_OVER:
         raise NotDropped(
             f"{left:.0%} of the files in {Path(paths[0]).parent} stay in the page cache though "

@@ -15,7 +15,9 @@ MIB = 1024 * 1024
 
 def own_seconds() -> float:
     """Return the CPU time of this process and of its descendants that have been waited for (s)."""
-    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    usage = [
+        resource.getrusage(scope) for scope in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    ]
     return sum(u.ru_utime + u.ru_stime for u in usage)
 
 
@@ -58,7 +60,7 @@ def tree_usage() -> Usage:
     import psutil
 
     me = psutil.Process()
-    own = files = unique = 0
+    anonymous_total = files = unique = 0
     shared: dict[tuple[int, int], int] = {}
     for process in (me, *me.children(recursive=True)):
         with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
@@ -69,8 +71,12 @@ def tree_usage() -> Usage:
                 size = process.memory_info()
                 anonymous, mapped, uss = size.rss - size.shared, 0, size.rss - size.shared
             # Workers map the files that their parent maps, or fewer.
-            own, files, unique = own + anonymous, max(files, mapped), unique + uss
-    return Usage((own + files + sum(shared.values())) / MIB, unique / MIB)
+            anonymous_total, files, unique = (
+                anonymous_total + anonymous,
+                max(files, mapped),
+                unique + uss,
+            )
+    return Usage((anonymous_total + files + sum(shared.values())) / MIB, unique / MIB)
 
 
 def _look(process, shared: dict[tuple[int, int], int]) -> tuple[int, int, int]:
@@ -128,7 +134,7 @@ def _add(path: Path, shared: dict[tuple[int, int], int]) -> None:
     with contextlib.suppress(OSError):
         name = os.readlink(path) if path.is_symlink() else str(path)
         if name.startswith(SHARED[:2]):
-            found = path.stat()
-            shared[found.st_dev, found.st_ino] = (
-                512 * found.st_blocks if found.st_ctime > _STARTED else 0
+            status = path.stat()
+            shared[status.st_dev, status.st_ino] = (
+                512 * status.st_blocks if status.st_ctime > _STARTED else 0
             )

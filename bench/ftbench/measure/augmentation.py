@@ -46,9 +46,9 @@ def random_affine(image: Image.Image, random: np.random.Generator) -> Image.Imag
     centre = np.array([image.width, image.height]) / 2
     moved = centre * (1 + 0.2 * random.uniform(-1, 1, 2))
     cos, sin = math.cos(turn), math.sin(turn)
-    there = scale * np.array([[cos, -sin], [sin, cos]]) @ np.array([[1, shear], [0, 1]])
+    rotation = scale * np.array([[cos, -sin], [sin, cos]]) @ np.array([[1, shear], [0, 1]])
     # Pillow takes the map from the new picture to the old.
-    back = np.linalg.inv(there)
+    back = np.linalg.inv(rotation)
     offset = centre - back @ moved
     matrix = (*back[0], offset[0], *back[1], offset[1])
     return image.transform(

@@ -72,14 +72,14 @@ def by_batch(first: int | None, rows: Sequence[int], turns: int) -> dict[str, in
     *first* is the checksum of the whole first batch. *rows* are the checksums of the batches of all
     *turns* turns. Batches of the same name should be equal in every candidate's trial.
     """
-    found = {} if first is None else {"first": first}
+    sums = {} if first is None else {"first": first}
     # A trial with more workers measures more batches a turn, and each turn starts again with the
     # same samples.
     a_turn = max(1, len(rows) // max(1, turns))
     for number, checksum in enumerate(rows):
         turn, batch = divmod(number, a_turn)
-        found[f"measured batch {batch} of turn {turn + 1}"] = checksum
-    return found
+        sums[f"measured batch {batch} of turn {turn + 1}"] = checksum
+    return sums
 
 
 def rows(sample: Any) -> Any:

@@ -29,9 +29,10 @@ def why_none() -> str | None:
 
     if device():
         return None
-    found = environment.gpu()
-    return found["reason"] or (
-        f"nvidia-smi shows {', '.join(found['devices'])} with driver {found['driver']}, but torch "
+    devices = environment.gpu()
+    return devices["reason"] or (
+        f"nvidia-smi shows {', '.join(devices['devices'])} with driver {devices['driver']}, "
+        "but torch "
         f"{torch.__version__} cannot use it: its CUDA {torch.version.cuda} needs a newer driver"
     )
 

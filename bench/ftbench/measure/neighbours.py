@@ -21,12 +21,12 @@ def alternate(
     Return {condition: [value in each turn]}. Every other turn has the reverse order, so that a
     drift of the machine's speed cancels.
     """
-    found: dict[str, list[float]] = {name: [] for name in conditions}
+    seconds_of_conditions: dict[str, list[float]] = {name: [] for name in conditions}
     for turn in range(turns):
         yield
         for name in list(conditions)[:: -1 if turn % 2 else 1]:
-            found[name].append(conditions[name]())
-    return found
+            seconds_of_conditions[name].append(conditions[name]())
+    return seconds_of_conditions
 
 
 def side_by_side(cases: Sequence[Turns]) -> Turns:

@@ -110,6 +110,6 @@ def share(numbers: range, batch_size: int) -> Iterable[int]:
     """
     if _rank is None:
         return numbers
-    ranks, own = _rank.ranks, _rank.number
-    starts = (first * ranks + own * batch_size for first in numbers[::batch_size])
+    ranks, rank = _rank.ranks, _rank.number
+    starts = (first * ranks + rank * batch_size for first in numbers[::batch_size])
     return itertools.chain.from_iterable(range(start, start + batch_size) for start in starts)

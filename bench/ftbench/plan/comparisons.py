@@ -193,8 +193,10 @@ class ComparisonPlan:
         for comparison in comparisons:
             for count in counts if comparison.every_count else [most]:
                 for a, b in made(comparison, count):
-                    how = comparison.why, comparison.first_only, comparison.asked
-                    pairs.setdefault((a.key, b.key), Pair(comparison.kind, a.key, b.key, *how))
+                    attributes = comparison.why, comparison.first_only, comparison.asked
+                    pairs.setdefault(
+                        (a.key, b.key), Pair(comparison.kind, a.key, b.key, *attributes)
+                    )
         return list(pairs.values())
 
 

@@ -70,11 +70,12 @@ def demand(
     batches = batch_bytes * batches_under_way(prefetch_factor, workers)
     # with the samples that are not collated yet
     in_work = batch_bytes * workers * (1 + queued_per_worker)
-    each, shared = (PROCESS_BYTES, batches) if processes else (THREAD_BYTES, 0)
+    process_bytes, shared = (PROCESS_BYTES, batches) if processes else (THREAD_BYTES, 0)
     # the consumer holds two while it pickles the dataset
     copies = dataset_bytes * (2 + workers if processes else 1)
     return Demand(
-        ranks * (batches + in_work + copies + CONSUMER_BYTES + each * workers), ranks * shared
+        ranks * (batches + in_work + copies + CONSUMER_BYTES + process_bytes * workers),
+        ranks * shared,
     )
 
 

@@ -361,7 +361,7 @@ def overview(run: Analysis) -> Chart | None:
             verdict_words.short(c),
         )
         hover = f"{where}\n{run_words.title_with_why(scenario, c)}\n{factor}"
-        shown = c.estimate.shown
+        is_shown = c.estimate.shown
         rows.append(
             Row(
                 f"{where}: {about.noun}",
@@ -370,7 +370,7 @@ def overview(run: Analysis) -> Chart | None:
                 high,
                 hover,
                 detail=f"{factor}: {words}",
-                shown=shown,
+                shown=is_shown,
             )
         )
         cells.append((where, about.title, factor, words))

@@ -59,10 +59,8 @@ class Work:
         trial's cases.
         """
         if inside := self.inside.get(candidate):
-            needs = [replace(self, inside={}).demand(each) for each in (candidate, *inside)]
-            return sizing.Demand(
-                max(each.memory for each in needs), max(each.shm for each in needs)
-            )
+            needs = [replace(self, inside={}).demand(c) for c in (candidate, *inside)]
+            return sizing.Demand(max(c.memory for c in needs), max(c.shm for c in needs))
         load, variant = self.cases[candidate.case], VARIANTS[candidate.variant]
         batch, dataset = (
             load.batch_size * load.sample_bytes,

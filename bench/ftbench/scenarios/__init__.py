@@ -69,4 +69,8 @@ def members(name: str) -> list[Scenario]:
     """Return the scenarios for a name on the command line: a scenario, a group or "all"; [] if it
     is unknown.
     """
-    return [each for each in SCENARIOS.values() if name and name in ("all", each.group, each.name)]
+    return [
+        scenario
+        for scenario in SCENARIOS.values()
+        if name and name in ("all", scenario.group, scenario.name)
+    ]

@@ -25,10 +25,10 @@ def _workers_bring(side: Side) -> Comparison:
     *side* is FT or GIL.
     """
     none = Side(side.config, "serial", workers=0)
-    made = Comparison(side, none, why="what workers bring", every_count=True, first_only=True)
+    gain = Comparison(side, none, why="what workers bring", every_count=True, first_only=True)
     if side in (FT, GIL):
-        return replace(made, kind="headline", importance=0)
-    return replace(made, importance=4 if side.config == "ft-gil" else 2, quick="")
+        return replace(gain, kind="headline", importance=0)
+    return replace(gain, importance=4 if side.config == "ft-gil" else 2, quick="")
 
 
 def dataset(task: Task) -> Any:

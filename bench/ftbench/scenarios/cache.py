@@ -90,7 +90,7 @@ def measure(task: Task) -> dict:
 
     from ftloader.cache import GrowingCache, RawArray
 
-    taken, first = 0, 0.0
+    batches, first = 0, 0.0
     ends: list[float] = []
     curves: list[tuple[float, ...]] = []
     _remove_left()
@@ -107,20 +107,20 @@ def measure(task: Task) -> dict:
             min_samples=task.batch_size,
         ) as cache:
             epoch_began, before = begin, cache.statistics()
-            while taken < task.batches:
+            while batches < task.batches:
                 cache.set_epoch(len(ends))
-                wanted = min(len(cache) // task.batch_size, task.batches - taken)
+                available = min(len(cache) // task.batch_size, task.batches - batches)
                 with open_loader(task, cache, persistent=False) as loader:
-                    for number, _ in enumerate(loader.epoch(wanted * task.batch_size)):
+                    for number, _ in enumerate(loader.epoch(available * task.batch_size)):
                         if not number:
                             stall = time.perf_counter() - epoch_began
                         first = first or time.perf_counter() - begin
-                        taken += 1
+                        batches += 1
                 now, end = cache.statistics(), time.perf_counter()
                 seconds = end - epoch_began
                 fetched, read = (
                     (now - before).fetched_bytes,
-                    wanted * task.batch_size * SAMPLE_BYTES,
+                    available * task.batch_size * SAMPLE_BYTES,
                 )
                 curves.append(
                     (len(cache), now.samples, stall, fetched / seconds / 1e6, read / seconds / 1e6)
@@ -131,12 +131,12 @@ def measure(task: Task) -> dict:
     over = {"title": "seconds", "values": ends}
     return {
         "metrics": {
-            "gb_per_s": taken * task.batch_size * SAMPLE_BYTES / seconds / 1e9,
+            "gb_per_s": batches * task.batch_size * SAMPLE_BYTES / seconds / 1e9,
             "time_to_first_batch": first,
             "memory_mib": memory,
         },
-        "samples": taken * task.batch_size,
-        "batches": taken,
+        "samples": batches * task.batch_size,
+        "batches": batches,
         "distributions": {
             name: {"unit": unit, "values": values, "over": over}
             for (name, unit), values in zip(CURVES.items(), zip(*curves, strict=True), strict=True)

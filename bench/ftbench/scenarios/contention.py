@@ -61,9 +61,9 @@ class Kind:
         """
         body = f"        {self.operation}\n" * UNROLLED
         loop = f"    for _ in range(operations // {UNROLLED}):\n{body}"
-        found: dict[str, Any] = {}
-        exec(f"def loop(shared, operations):\n    {self.first}\n{loop}", found)
-        return found["loop"]
+        namespace: dict[str, Any] = {}
+        exec(f"def loop(shared, operations):\n    {self.first}\n{loop}", namespace)
+        return namespace["loop"]
 
 
 class Holder:
@@ -185,13 +185,15 @@ def measure(task: Task) -> Turns:
             "alone": lambda: seconds(run(operations, 1)),
             "together": lambda: seconds(run(operations, task.workers)),
         }
-        found = yield from alternate(conditions, task.turns)
-    result = condition_ratios({"scaling": (found["alone"], found["together"])})
+        seconds_of_conditions = yield from alternate(conditions, task.turns)
+    result = condition_ratios(
+        {"scaling": (seconds_of_conditions["alone"], seconds_of_conditions["together"])}
+    )
     result["metrics"]["scaling"] *= task.workers
-    result["metrics"]["operation_ns"] = fmean(found["together"]) / operations * 1e9
+    result["metrics"]["operation_ns"] = fmean(seconds_of_conditions["together"]) / operations * 1e9
     return {
         **result,
-        "turn_seconds": found["together"],
+        "turn_seconds": seconds_of_conditions["together"],
         "samples": operations * task.workers * task.turns,
     }
 
@@ -208,12 +210,12 @@ def comparisons(configs: tuple[str, ...]) -> tuple[Comparison, ...]:
     contention = Comparison(
         threads[main], Side(main, "bare-process"), kind="method", every_count=True
     )
-    others = [
+    comparisons = [
         Comparison(threads[main], threads[other], kind="gil", every_count=True, quick=quick)
         for other, quick in (("ft-gil", ""), ("gil", "most"))
         if other in configs and other != main
     ]
-    return (contention, *others)
+    return (contention, *comparisons)
 
 
 SCENARIO = Scenario(

@@ -91,9 +91,9 @@ def measure(task: Task, more: float = 1.0) -> Turns:
     cpus = sorted(os.sched_getaffinity(0))
     if task.parameters["shared"]:
         os.sched_setaffinity(0, cpus[: task.workers])
-    seen = checksums.Seen()
+    batch_sums = checksums.Seen()
     with open_loader(task, task.dataset(), persistent=True) as loader:
-        period, last = _full_rate(task, loader, seen)
+        period, last = _full_rate(task, loader, batch_sums)
         loop = Loop(loader.epoch(ENDLESS), period, task.prefetch_factor * task.workers)
         python, train = PythonStep(), TorchStep()
         some = torch_batch(train)
@@ -116,17 +116,17 @@ def measure(task: Task, more: float = 1.0) -> Turns:
         }
         for condition in conditions.values():
             condition()  # warms caches
-        found = yield from alternate(conditions, task.turns)
+        seconds = yield from alternate(conditions, task.turns)
         loop.close()
     pairs = {
-        "slowdown_python": (found["python 1"], found["python 0"]),
-        "slowdown_half": (found["python 0.5"], found["python 0"]),
-        "slowdown_torch": (found["torch 1"], found["torch 0"]),
+        "slowdown_python": (seconds["python 1"], seconds["python 0"]),
+        "slowdown_half": (seconds["python 0.5"], seconds["python 0"]),
+        "slowdown_torch": (seconds["torch 1"], seconds["torch 0"]),
     }
     return {
         **condition_ratios(pairs),
         "note": where_trained(train.device.type),
-        **seen.result(task.batches * task.batch_size, last),
+        **batch_sums.result(task.batches * task.batch_size, last),
         "batches": task.batches * task.turns,
     }
 

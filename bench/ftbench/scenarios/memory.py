@@ -65,22 +65,26 @@ def measure(task: Task) -> dict:
     """
     samples = task.batches * task.batch_size
     looks = {round(task.batches * look / LOOKS) - 1 for look in range(1, LOOKS + 1)} | {0}
-    seen = checksums.Seen()
+    batch_sums = checksums.Seen()
     usage: list[Usage] = []
     done: list[int] = []
     with open_loader(task, task.dataset(), persistent=True) as loader:
         for number, batch in enumerate(loader.epoch(samples)):
-            seen.take(batch)
+            batch_sums.take(batch)
             if number in looks:
                 usage.append(tree_usage())
                 done.append((number + 1) * task.batch_size)
-    found = {"memory_mib": [one.total for one in usage], "uss_mib": [one.uss for one in usage]}
+    distributions = {
+        "memory_mib": [measured.total for measured in usage],
+        "uss_mib": [measured.uss for measured in usage],
+    }
     over = {"title": "samples loaded", "values": done}
     return {
-        "metrics": {name: max(values) for name, values in found.items()},
-        **seen.result(samples, len(batch)),
+        "metrics": {name: max(values) for name, values in distributions.items()},
+        **batch_sums.result(samples, len(batch)),
         "distributions": {
-            name: {"unit": "MiB", "values": values, "over": over} for name, values in found.items()
+            name: {"unit": "MiB", "values": values, "over": over}
+            for name, values in distributions.items()
         },
     }
 

@@ -205,14 +205,14 @@ def measure(task: Task) -> Turns:
             # A forked process cannot use the CUDA context of its parent.
             options["multiprocessing_context"] = "spawn"
     stretch = STRETCH_ON_GPU if decoded_there else 1
-    seen = PicturesOnGpu(task) if gpu.device() else None
+    pictures = PicturesOnGpu(task) if gpu.device() else None
     result = yield from epochs.measure(
-        replace(task, batches=stretch * task.batches), seen, **options
+        replace(task, batches=stretch * task.batches), pictures, **options
     )
     setup = [value for value in seconds.tolist() if value > 0]
     metrics = {**result["metrics"], "worker_setup": fmean(setup)}
-    if seen:
-        metrics["gpu_mib_per_worker"] = seen.added_mib / task.workers
+    if pictures:
+        metrics["gpu_mib_per_worker"] = pictures.added_mib / task.workers
     return {**result, "metrics": metrics}
 
 

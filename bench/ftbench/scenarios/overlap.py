@@ -47,10 +47,10 @@ class TorchStep:
         """Train for `units` steps on the first values of a batch (a uint8 tensor); return the last
         loss.
         """
-        wanted = 128 * self._width
-        values = batch.reshape(-1)[:wanted].to(self.device, non_blocking=True).float() / 255
+        samples = 128 * self._width
+        values = batch.reshape(-1)[:samples].to(self.device, non_blocking=True).float() / 255
         # Values of small batches are repeated to fill the network's input.
-        values = values.repeat(-(-wanted // values.numel()))[:wanted].reshape(128, self._width)
+        values = values.repeat(-(-samples // values.numel()))[:samples].reshape(128, self._width)
         loss = values.sum()
         for _ in range(units):
             self._optimiser.zero_grad()
@@ -70,11 +70,11 @@ def measure(task: Task, more: float = 1.0) -> Turns:
     difference of known size. Returns the metrics step_over_max (1 if loading and training overlap
     perfectly) and step_over_sum (1 if they do not overlap).
     """
-    train, seen = TorchStep(), checksums.Seen()
+    train, batch_sums = TorchStep(), checksums.Seen()
     steps = task.batches
     with open_loader(task, task.dataset(), persistent=True) as loader:
         for batch in loader.epoch(steps * task.batch_size):
-            seen.take(batch)
+            batch_sums.take(batch)
         epoch = (1 + steps + task.prefetch_factor * task.workers) * task.batch_size
         loading = _mean_step(loader.epoch(epoch), steps)
         train(batch, CALIBRATION_UNITS)  # the first call takes longer
@@ -85,8 +85,8 @@ def measure(task: Task, more: float = 1.0) -> Turns:
             "train": lambda: _mean_step(repeat(batch, 1 + steps), steps, train, units),
             "step": lambda: _mean_step(loader.epoch(epoch), steps, train, round(units * more)),
         }
-        found = yield from alternate(conditions, task.turns)
-    load, train_alone, step = found["load"], found["train"], found["step"]
+        seconds = yield from alternate(conditions, task.turns)
+    load, train_alone, step = seconds["load"], seconds["train"], seconds["step"]
     pairs = {
         "step_over_max": (step, max(load, train_alone, key=fmean)),
         "step_over_sum": (step, [sum(pair) for pair in zip(load, train_alone, strict=True)]),
@@ -94,7 +94,7 @@ def measure(task: Task, more: float = 1.0) -> Turns:
     return {
         **condition_ratios(pairs),
         "note": note(train.device.type, task.workers, cgroup.usable_cpus()),
-        **seen.result(steps * task.batch_size, len(batch)),
+        **batch_sums.result(steps * task.batch_size, len(batch)),
         "batches": steps * task.turns,
     }
 

@@ -53,15 +53,15 @@ def dataset(task: Task):
     import torch.utils.data
 
     name = task.parameters["target"]
-    found = _named(name, "load")
-    if isinstance(found, torch.utils.data.IterableDataset):
+    target_object = _named(name, "load")
+    if isinstance(target_object, torch.utils.data.IterableDataset):
         raise TrialError(
             f"{name} is iterable-style: it hands out its samples itself, so candidates cannot "
             f"be given the same work. "
             "Name a map-style dataset (with __getitem__ and __len__), such as the one behind it"
         )
     try:
-        length = len(found)
+        length = len(target_object)
     except (TypeError, NotImplementedError) as error:
         raise TrialError(
             f"{name} has no length: give it __len__, so that samples can be chosen"
@@ -70,7 +70,7 @@ def dataset(task: Task):
         raise TrialError(f"{name} has no usable length: {error}") from error
     if not length:
         raise TrialError(f"{name} is empty: where is its data? (in a container, below /data)")
-    return found
+    return target_object
 
 
 def _options(task: Task) -> dict:

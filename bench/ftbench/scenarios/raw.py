@@ -121,10 +121,10 @@ def measure(task: Task) -> Turns:
         for path in task.paths:
             Path(path).read_bytes()
     options: dict[str, Any] = {"collate_fn": numpy.stack} if case.get("pickled") else {}
-    seen = None
+    batch_sums = None
     if "pinned" in case:
-        options["pin_memory"], seen = case["pinned"], gpu.OnGpu(case["pinned"])
-    result = yield from epochs.measure(task, seen, **options)
+        options["pin_memory"], batch_sums = case["pinned"], gpu.OnGpu(case["pinned"])
+    result = yield from epochs.measure(task, batch_sums, **options)
     result["metrics"]["gb_per_s"] = result["metrics"]["throughput"] * case["sample_bytes"] / 1e9
     return result
 

@@ -56,7 +56,7 @@ def measure(task: Task) -> dict:
     with persistent workers).
     """
     data, samples = task.dataset(), task.batches * task.batch_size
-    seen, started, gaps = checksums.Seen(), [], []
+    batch_sums, started, gaps = checksums.Seen(), [], []
     for persistent in (False, True):
         with open_loader(task, data, persistent) as loader:
             begin = time.perf_counter()
@@ -64,13 +64,15 @@ def measure(task: Task) -> dict:
                 if number == 0:
                     started.append(time.perf_counter() - begin)
                 if not persistent:
-                    seen.take(batch)
+                    batch_sums.take(batch)
                 if number == task.batches - 1:
                     last, begin = len(batch), time.perf_counter()
             epoch = loader.epoch(samples)
             batch = next(epoch)
             gaps.append(time.perf_counter() - begin)
-            seen.rows.append(checksums.part(batch))  # of the second epoch, the first batch alone
+            batch_sums.rows.append(
+                checksums.part(batch)
+            )  # of the second epoch, the first batch alone
             del epoch
     _end_fork_server()
     return {
@@ -79,8 +81,8 @@ def measure(task: Task) -> dict:
             "epoch_gap": gaps[0],
             "epoch_gap_persistent": gaps[1],
         },
-        **seen.result(samples, last),
-        "batches": len(seen.rows) - 2,
+        **batch_sums.result(samples, last),
+        "batches": len(batch_sums.rows) - 2,
     }
 
 

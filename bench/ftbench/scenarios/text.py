@@ -55,7 +55,7 @@ class Texts:
 
     def __getitem__(self, index: int):
         ids = self._ids
-        found: list[int] = []
+        token_ids: list[int] = []
         for word in self._words.findall(json.loads(self._lines[index])["text"].lower()):
             at = 0
             while at < len(word):
@@ -65,13 +65,13 @@ class Texts:
                         break
                 else:
                     number, end = UNKNOWN, at + 1
-                found.append(number)
+                token_ids.append(number)
                 at = end
-        del found[LENGTH:]
-        missing = LENGTH - len(found)
+        del token_ids[LENGTH:]
+        missing = LENGTH - len(token_ids)
         return {
-            "input_ids": self._tensor(found + [0] * missing),
-            "attention_mask": self._tensor([1] * len(found) + [0] * missing),
+            "input_ids": self._tensor(token_ids + [0] * missing),
+            "attention_mask": self._tensor([1] * len(token_ids) + [0] * missing),
         }
 
 

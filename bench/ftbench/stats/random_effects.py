@@ -82,14 +82,14 @@ def differ(means: Sequence[Mean]) -> float:
     """Return the p-value of Welch's test that two or more means are equal."""
     from scipy.special import fdtrc
 
-    weights, k = [1 / each.error**2 for each in means], len(means)
+    weights, k = [1 / mean.error**2 for mean in means], len(means)
     total = math.fsum(weights)
-    centre = math.fsum(w * each.effect for w, each in zip(weights, means, strict=True)) / total
+    centre = math.fsum(w * mean.effect for w, mean in zip(weights, means, strict=True)) / total
     squares = math.fsum(
-        w * (each.effect - centre) ** 2 for w, each in zip(weights, means, strict=True)
+        w * (mean.effect - centre) ** 2 for w, mean in zip(weights, means, strict=True)
     )
     spread = math.fsum(
-        (1 - w / total) ** 2 / each.degrees for w, each in zip(weights, means, strict=True)
+        (1 - w / total) ** 2 / mean.degrees for w, mean in zip(weights, means, strict=True)
     )
     f = squares / (k - 1) / (1 + 2 * (k - 2) / (k**2 - 1) * spread)
     return float(fdtrc(k - 1, (k**2 - 1) / (3 * spread), f))

@@ -108,7 +108,8 @@ def measure(task: Task) -> Turns:
         **result,
         "metrics": {name: _positive(name, result["metrics"][name]) for name in scenario.metrics},
         "distributions": {
-            name: _checked(name, of) for name, of in result.get("distributions", {}).items()
+            name: _checked(name, distribution)
+            for name, distribution in result.get("distributions", {}).items()
         },
         "torch": torch.__version__,
         # The scenario's first process has chosen it; it differs by Python version.

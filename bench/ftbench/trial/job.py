@@ -139,7 +139,7 @@ class Job:
             while "meet" in answers[0]:
                 memory = tree_usage().total if answers[0]["memory"] else None
                 answers = self._ask(
-                    json.dumps({"met": [each["meet"] for each in answers], "memory": memory})
+                    json.dumps({"met": [answer["meet"] for answer in answers], "memory": memory})
                 )
             if "waiting" not in answers[0]:
                 self._controller.tell(together(answers))
@@ -156,7 +156,7 @@ class Job:
             except OSError:
                 self._lose(rank)
         while left := [
-            each for each, rank in self._connections.items() if rank.number not in answers
+            silent for silent, rank in self._connections.items() if rank.number not in answers
         ]:
             for connection in set(left).intersection(wait(left)):
                 rank = self._connections[connection]

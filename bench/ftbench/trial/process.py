@@ -96,8 +96,8 @@ class Process:
         if answer is None:
             return None
         with contextlib.suppress(ValueError):
-            if isinstance(found := json.loads(answer), dict):
-                return found
+            if isinstance(message := json.loads(answer), dict):
+                return message
         raise TrialFailed(f"its stdout has a line that is none of its own: {answer[:80]!r}")
 
     def close(self) -> None:

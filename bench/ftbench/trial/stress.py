@@ -81,7 +81,9 @@ def take(part: Stress, config: str, lines: Iterator[dict]) -> Iterator[StressRes
                     )
                 part.source, part.scenarios = line["source"], line["scenarios"]
                 continue
-            result = StressResult(**{each.name: line[each.name] for each in fields(StressResult)})
+            result = StressResult(
+                **{field.name: line[field.name] for field in fields(StressResult)}
+            )
         except KeyError as error:
             raise TrialFailed(f"a result of tests/stress lacks {error}") from error
         if result.configuration != config:

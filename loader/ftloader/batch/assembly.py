@@ -199,14 +199,14 @@ class SharedBatch:
     def _load(self, piece: range, dataset: Any) -> None:
         """Load the samples of *piece*. Raise the dataset's error, or ``Cancelled``."""
         hints, epoch, index = self._hints, self.epoch, self.index
-        policy, here = hints.settings.policy, this_thread.sample
+        policy, sample_state = hints.settings.policy, this_thread.sample
         expected = hints.expected  # read once: another worker may replace it at any moment
         if self._undecided and isinstance(expected, Layout):
             self._open_slots(expected)
         if policy.raises and not self._undecided and self._slots is None:
             # Small samples take a microsecond each, so this loop does nothing else.
             keys = index[piece.start : piece.stop]
-            here.enter_all(epoch, keys, rest := iter(keys))
+            sample_state.enter_all(epoch, keys, rest := iter(keys))
             loaded = [dataset[key] for key in rest if not epoch.cancelled]
             epoch.check()
             self._samples[piece.start : piece.stop] = loaded
@@ -215,7 +215,7 @@ class SharedBatch:
             if position > self._failed_at:
                 # read without the lock: a stale value costs one sample too many
                 return
-            here.enter(epoch, index[position], self._slots, position)
+            sample_state.enter(epoch, index[position], self._slots, position)
             sample = load_one(operator.getitem, dataset, index[position], policy)
             epoch.check()
             self._keep(position, sample)
@@ -223,8 +223,12 @@ class SharedBatch:
 
     def _fail(self, error: BaseException, piece: range) -> None:
         self.epoch.check()
-        here = this_thread.sample
-        position = here.position if here.rest is None else piece.stop - 1 - length_hint(here.rest)
+        sample_state = this_thread.sample
+        position = (
+            sample_state.position
+            if sample_state.rest is None
+            else piece.stop - 1 - length_hint(sample_state.rest)
+        )
         position = max(position, piece.start)  # an interruption may strike before the first sample
         annotate_sample(error, self.index[position])
         # Leave the loader's frames out of the traceback: its reader looks for the dataset's.

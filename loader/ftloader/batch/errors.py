@@ -88,9 +88,9 @@ class ErrorPolicy:
                     f"on_error must be 'raise', 'skip' or a callable, got {on_error!r}"
                 )
         elif not callable(on_error):
-            given = type(on_error).__name__
+            kind = type(on_error).__name__
             raise TypeError(
-                f"on_error must be 'raise', 'skip' or a callable(exception, index), got {given}"
+                f"on_error must be 'raise', 'skip' or a callable(exception, index), got {kind}"
             )
         self._on_error = on_error
         self.raises: bool = isinstance(on_error, str) and on_error == "raise"

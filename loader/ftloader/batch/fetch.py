@@ -137,22 +137,22 @@ class MapFetcher:
         """Return the batch for *index*: a list of indices or, without automatic batching, one
         index.
         """
-        settings, dataset, here = self._settings, self._dataset, self._current
+        settings, dataset, sample_state = self._settings, self._dataset, self._current
         policy = settings.policy
         skipped: tuple[Skipped, ...] = ()
         samples: Any
         started = time.perf_counter()
         # Like sample_scope(), but cheaper: one thread uses this object at a time, so it keeps its
         # CurrentSample.
-        outer, this_thread.sample = this_thread.sample, here
+        outer, this_thread.sample = this_thread.sample, sample_state
         try:
             if not settings.auto_collation:
                 epoch.check()
-                here.enter(epoch, index)
+                sample_state.enter(epoch, index)
                 samples = load_one(operator.getitem, dataset, index, policy)
             elif has_getitems(dataset):
                 # A copy, since the dataset may change the list that it is given.
-                here.enter(epoch, tuple(index) if type(index) is list else index)
+                sample_state.enter(epoch, tuple(index) if type(index) is list else index)
                 samples = load_one(
                     lambda source, keys: source.__getitems__(keys),
                     dataset,
@@ -162,13 +162,13 @@ class MapFetcher:
                 )
             elif policy.raises:
                 keys = index if type(index) is list else list(index)
-                here.enter_all(epoch, keys, rest := iter(keys))
+                sample_state.enter_all(epoch, keys, rest := iter(keys))
                 samples = [dataset[key] for key in rest if not epoch.cancelled]
             else:
                 loaded = []
                 for key in index:
                     epoch.check()
-                    here.enter(epoch, key)
+                    sample_state.enter(epoch, key)
                     loaded.append(load_one(operator.getitem, dataset, key, policy))
                 samples, skipped = split_skipped(loaded)
                 samples = samples if samples or not skipped else EMPTY
@@ -177,11 +177,13 @@ class MapFetcher:
                 samples, skipped = EMPTY, (samples,)
         except BaseException as error:
             # No key has been taken if an interruption strikes before the first.
-            if here.rest is not None and (left := operator.length_hint(here.rest)) < len(here.key):
-                annotate_sample(error, here.key[-1 - left])
+            if sample_state.rest is not None and (
+                left := operator.length_hint(sample_state.rest)
+            ) < len(sample_state.key):
+                annotate_sample(error, sample_state.key[-1 - left])
             raise
         finally:
-            here.leave()
+            sample_state.leave()
             this_thread.sample = outer
         epoch.check()
         return collated(settings, samples, skipped, started)

@@ -20,16 +20,16 @@ def nbytes_of(batch: Any) -> int:
     Looks at no more than _MOST objects, the outer ones first. Objects of other classes count 0, as
     do tensors and arrays of subclasses. Never raises.
     """
-    total, objects, seen = 0, [batch], set()
+    total, objects, counted = 0, [batch], set()
     for value in objects:  # a list that grows
         kind = type(value)
         if kind is torch.Tensor:
             total += value.numel() * value.element_size()  # sparse tensors have no nbytes
         elif kind is np.ndarray:
             total += value.nbytes
-        elif kind not in _SMALL and len(objects) < _MOST and id(value) not in seen:
+        elif kind not in _SMALL and len(objects) < _MOST and id(value) not in counted:
             # a list may hold itself
-            seen.add(id(value))
+            counted.add(id(value))
             for container, elements in _ELEMENTS.items():
                 if issubclass(kind, container):
                     objects += _copied(elements(value), _MOST - len(objects))

@@ -174,8 +174,8 @@ class Slots:
         values = self.layout.flatten(sample)
         if values is None:
             return False
-        if (given := this_thread.sample.given) is not None:
-            values = self._parts[given].separate(position, values, given)  # type: ignore[union-attr]  # from give()
+        if (leaf := this_thread.sample.given) is not None:
+            values = self._parts[leaf].separate(position, values, leaf)  # type: ignore[union-attr]  # from give()
         for part, value in zip(self._parts, values):
             if isinstance(part, list):
                 part[position] = value
@@ -248,14 +248,14 @@ def empty_sample(shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
     array, or an array of the same shape that it makes from this one. It must not keep a reference
     to this array.
     """
-    here = this_thread.sample
-    given = (
-        here.slots.give(here.position, tuple(shape), np.dtype(dtype))
-        if here.slots is not None
+    sample_state = this_thread.sample
+    leaf = (
+        sample_state.slots.give(sample_state.position, tuple(shape), np.dtype(dtype))
+        if sample_state.slots is not None
         else None
     )
-    if given is not None:
-        here.slots = None  # a second array of the same sample must be another one
-        here.given, array = given
+    if leaf is not None:
+        sample_state.slots = None  # a second array of the same sample must be another one
+        sample_state.given, array = leaf
         return array
     return np.empty(shape, dtype)

@@ -29,14 +29,14 @@ def _groups_of_this_process(groups: Path, own: Path) -> set[Path]:
     """Return the directories of this process's control groups and their ancestors. Some may not
     exist.
     """
-    found = {groups, groups / "cpu"}  # in a container its own group is mounted as the root
+    directories = {groups, groups / "cpu"}  # in a container its own group is mounted as the root
     for line in _read(own).splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers or "cpu" in controllers.split(","):
             top = groups / "cpu" if controllers else groups
             group = top / path.lstrip("/")
-            found |= {group, *(parent for parent in group.parents if top in parent.parents)}
-    return found
+            directories |= {group, *(parent for parent in group.parents if top in parent.parents)}
+    return directories
 
 
 def _quota(group: Path) -> float:

@@ -120,8 +120,8 @@ class EpochRecord:
         seconds = self._latest - self._started
         ends = [*(start for start, _ in self.numbers[1:]), seconds]
         pairs = zip(self.numbers, ends)
-        own = sum(number * max(0.0, min(end, seconds) - start) for (start, number), end in pairs)
-        return self._earlier_worker_seconds + own
+        in_use = sum(number * max(0.0, min(end, seconds) - start) for (start, number), end in pairs)
+        return self._earlier_worker_seconds + in_use
 
     def made_iterator(self) -> None:
         """Record that ``iter()`` returns now. The time since the epoch's start counts as
@@ -201,9 +201,11 @@ class EpochRecord:
             other.shares,
             other.max_workers,
         )
-        mine, theirs = self.worker_times(), other.worker_times()
-        mine += [WorkerTimes() for _ in theirs[len(mine) :]]
-        self.workers = [times.add(more) for times, more in zip(mine, theirs)] + mine[len(theirs) :]
+        own_times, other_times = self.worker_times(), other.worker_times()
+        own_times += [WorkerTimes() for _ in other_times[len(own_times) :]]
+        self.workers = [times.add(more) for times, more in zip(own_times, other_times)] + own_times[
+            len(other_times) :
+        ]
         self._before = [WorkerTimes() for _ in self.workers]
         self.numbers, self._most_used = other.numbers, len(self.workers)
         for name in _ADDED:
@@ -212,7 +214,7 @@ class EpochRecord:
         self._earlier_worker_seconds += other.worker_seconds
         self._earlier_seconds += other.seconds
         self.wait_max = max(self.wait_max, other.wait_max)
-        self.waits = [one + more for one, more in zip(self.waits, other.waits)]
+        self.waits = [count + more for count, more in zip(self.waits, other.waits)]
 
 
 class EpochRecords:
@@ -245,6 +247,6 @@ class EpochRecords:
 
 def _sum(records: Iterable[EpochRecord]) -> EpochRecord:
     total = EpochRecord("none", [])
-    for each in records:
-        total.add(each)
+    for record in records:
+        total.add(record)
     return total

@@ -176,7 +176,7 @@ def _straggler(workers: tuple[WorkerStatistics, ...]) -> int | None:
     """Return the slowest worker's id if its time per sample is several times the median worker's,
     else None.
     """
-    times = [each.loading / each.samples if each.samples else 0.0 for each in workers]
+    times = [worker.loading / worker.samples if worker.samples else 0.0 for worker in workers]
     middle = sorted(times)[len(times) // 2] if len(times) > 2 else math.inf
     slowest = max(range(len(times)), key=times.__getitem__, default=0)
     return slowest if times and times[slowest] > _STRAGGLES * middle > 0 else None
@@ -197,10 +197,10 @@ def _limit(totals: Statistics) -> tuple[str, str]:
         )
     later = totals.seconds - totals.first_batch
     if later > totals.seconds / 2 and totals.waited - totals.first_batch < _KEEPS_UP * later:
-        needed = max(1, math.ceil(totals.busy_share * workers * 1.25))
+        enough = max(1, math.ceil(totals.busy_share * workers * 1.25))
         fewer = "nothing in the loader"
-        if needed < workers and totals.max_workers is None:
-            fewer = f"num_workers={needed} would do"
+        if enough < workers and totals.max_workers is None:
+            fewer = f"num_workers={enough} would do"
         ready = f"its data is ready ({totals.ready:.1f} batches when it asks)"
         return f"the loop: {ready if workers else 'loading takes little of its time'}", fewer
     if totals.sampling > totals.waited / 2:
@@ -224,9 +224,9 @@ def _limit(totals: Statistics) -> tuple[str, str]:
     runnable = totals.cpu + totals.queued
     saturated = min(busy, runnable) > 0.8 * totals.cpus * (totals.seconds - totals.starting)
     if totals.busy_share < _BUSY and not saturated:
-        who = "worker processes" if processes else "worker threads"
+        kind = "worker processes" if processes else "worker threads"
         hand_over = (
-            f"the hand-over of batches: {who} are busy only {totals.busy_share:.0%} of the time"
+            f"the hand-over of batches: {kind} are busy only {totals.busy_share:.0%} of the time"
         )
         if not processes:
             return hand_over, "larger batches"
@@ -274,10 +274,10 @@ def _limit_of_loading(totals: Statistics, busy: float, runnable: float) -> tuple
         if workers > 2 * cpus and totals.max_workers is None
         else ""
     )
-    others = "fewer other programs, " if crowded and workers <= cpus else ""
+    fewer_programs = "fewer other programs, " if crowded and workers <= cpus else ""
     return (
         f"the dataset, which computes: {used}",
-        f"{others}a cheaper dataset[i], or more CPUs{fewer}",
+        f"{fewer_programs}a cheaper dataset[i], or more CPUs{fewer}",
     )
 
 

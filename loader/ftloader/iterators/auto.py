@@ -71,8 +71,8 @@ def totals(times: list[WorkerTimes], record: EpochRecord, batches: int, dispatch
         now=time.perf_counter(),
         waited=record.waited,
         batches=batches,
-        samples=sum(each.samples for each in times),
-        busy=sum(each.loading + each.collating for each in times),
-        cpu=sum(each.cpu + each.queued for each in times),
+        samples=sum(worker.samples for worker in times),
+        busy=sum(worker.loading + worker.collating for worker in times),
+        cpu=sum(worker.cpu + worker.queued for worker in times),
         dispatched=dispatched,
     )

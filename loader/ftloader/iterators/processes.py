@@ -45,10 +45,10 @@ def _end_dropped() -> None:
 
 def _mib_of_shm() -> int:
     try:
-        found = os.statvfs("/dev/shm")
+        file_system = os.statvfs("/dev/shm")
     except OSError:  # there is none
         return 0
-    return found.f_blocks * found.f_frsize >> 20
+    return file_system.f_blocks * file_system.f_frsize >> 20
 
 
 class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIter):

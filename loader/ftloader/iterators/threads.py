@@ -67,9 +67,9 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._in_order = loader.in_order
         self._factor = loader.prefetch_factor
         self._draws = operator.index(self._factor * self._num_workers)
-        given = not isinstance(loader.prefetch_factor, Chosen)
+        is_fixed = not isinstance(loader.prefetch_factor, Chosen)
         many = 0 if self._tuner is None else min(MANY, self._draws)
-        self._ahead = Ahead(self._in_use, self._factor, given, self._shared.extra, many)
+        self._ahead = Ahead(self._in_use, self._factor, is_fixed, self._shared.extra, many)
         # In memory are the dispatched batches and the consumer's latest two.
         self._shared.memory.keep(self._ahead.largest + 2)
         self._pacer = Pacer(self._ahead, self._tuner, self._shared.memory, self._timeout)
@@ -242,8 +242,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                         "exiting) before its end: make a new one with iter(loader)"
                     )
                 )
-            if (taken := prefetch.take()) is not None:
-                result, worker_id = taken
+            if (next_outcome := prefetch.take()) is not None:
+                result, worker_id = next_outcome
                 outcome = result.outcome
                 # Before the hand-over, so that a worker has the next task while the consumer uses
                 # this batch.

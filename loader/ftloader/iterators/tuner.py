@@ -85,8 +85,8 @@ class WorkerTuner:
         """Start an epoch now, when the totals are *totals*. A trial from the epoch before goes
         on.
         """
-        known = self._settled_rate is not None or self._tried_from is not None
-        self._open(totals, settling=known)  # an epoch's first batch says little
+        has_reference = self._settled_rate is not None or self._tried_from is not None
+        self._open(totals, settling=has_reference)  # an epoch's first batch says little
 
     def _open(self, totals: Totals, settling: bool = False) -> None:
         self._start = totals
@@ -208,8 +208,8 @@ class WorkerTuner:
             # rate to compare with.
             self._rate, self._tried_from, self.number = rate, number, wanted
             return
-        again = number == self._settled_number
-        self._patience = min(2 * self._patience, _MOST_PATIENCE) if again else _PATIENCE
+        is_settled = number == self._settled_number
+        self._patience = min(2 * self._patience, _MOST_PATIENCE) if is_settled else _PATIENCE
         self._settled_rate, self._settled_waits, self._changed = rate, waits, 0
         self._settled_computing = window.cpu / (window.busy or 1.0)
 

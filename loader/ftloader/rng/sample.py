@@ -82,9 +82,9 @@ def sample_rng() -> SampleRNG:
         RuntimeError: if this thread is not loading a sample for a ``ftloader.DataLoader``.
         TypeError: if the sampler yielded a key that has no stable form (see ``canonical_bytes``).
     """
-    here = this_thread.sample
-    key = here.locate()
-    rng = here.rng
+    sample_state = this_thread.sample
+    key = sample_state.locate()
+    rng = sample_state.rng
     if rng is None:
         if key is NO_SAMPLE:
             raise RuntimeError(
@@ -96,8 +96,10 @@ def sample_rng() -> SampleRNG:
                 "thread of the sample. To try "
                 "a dataset without a loader, iterate ftloader.DataLoader(dataset, batch_size=None)"
             )
-        origin = canonical_bytes((here.epoch.base_seed, here.epoch.number, key))
-        rng = here.rng = SampleRNG(hashlib.blake2b(origin, person=b"loader.sample").digest())
+        origin = canonical_bytes((sample_state.epoch.base_seed, sample_state.epoch.number, key))
+        rng = sample_state.rng = SampleRNG(
+            hashlib.blake2b(origin, person=b"loader.sample").digest()
+        )
     return rng
 
 

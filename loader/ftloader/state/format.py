@@ -262,13 +262,13 @@ def check_fit(
 
     If *batches* is False, ``batch_size`` and ``drop_last`` may differ.
     """
-    own, saved = describe_loader(loader), state["loader"]
+    present, saved = describe_loader(loader), state["loader"]
     for name, value in saved.items():
-        if own[name] != value and (batches or name == "style"):
+        if present[name] != value and (batches or name == "style"):
             setting = "the dataset's style" if name == "style" else name
             raise ValueError(
                 f"the state comes from a loader with another {setting}: {value!r} there, "
-                f"{own[name]!r} here. The "
+                f"{present[name]!r} here. The "
                 "remaining batches are only defined for the same: create the DataLoader with "
                 "the arguments of the "
                 "saved one (num_workers, worker_method and prefetch_factor may differ)"
@@ -289,17 +289,17 @@ def check_workers(resume: SavedState, loader: Any) -> None:
     """
     if resume.workers is None or not (resume.mid_epoch or lives_on(loader)):
         return
-    saved, here = len(resume.workers), loader.num_workers
+    saved, present = len(resume.workers), loader.num_workers
     # No worker and one worker read the same stream. Any other number of workers splits it in
     # another way.
-    if max(1, here) != saved:
+    if max(1, present) != saved:
         rest = " for the rest of this epoch, with threads or processes"
         whole = (
             "persistent_workers=False, with which every epoch begins as the loader's own dataset is"
         )
         raise ValueError(
             f"the state is that of an iterable-style dataset with {saved} worker(s), and this "
-            f"loader has {here}. Such "
+            f"loader has {present}. Such "
             f"a dataset shares itself out among the workers: use "
             f"num_workers={saved}{' (or 0)' if saved == 1 else ''}"
             f"{rest if resume.mid_epoch else f', or workers with {whole}'}"

@@ -61,7 +61,7 @@ class IndexStream:
         If the snapshot's epoch has ended, also draw the batches after the snapshot. The samplers
         then have the state of the epoch's end.
         """
-        own = self._generators.now()
+        states_now = self._generators.now()
         try:
             samplers.load(self._index_sampler, snapshot["states"])
             if self._resume.phase == "end":
@@ -69,7 +69,7 @@ class IndexStream:
                 self._load_iterator(snapshot)
                 deque(self._batches, maxlen=0)  # type: ignore[arg-type]  # made by _open()
         finally:
-            generators.load(own)
+            generators.load(states_now)
         self._batches, self._drawn = None, 0
 
     def iterating(self) -> None:
@@ -100,11 +100,16 @@ class IndexStream:
         """Return the values from which the batch order can be rebuilt. Call this before the first
         draw.
         """
-        own = self._generators.save()
-        order: dict[str, Any] = {"generators": own, "epochs": samplers.epochs(self._index_sampler)}
+        generators = self._generators.save()
+        order: dict[str, Any] = {
+            "generators": generators,
+            "epochs": samplers.epochs(self._index_sampler),
+        }
         order["ranks"] = samplers.ranks(self._index_sampler)
         return (
-            order if self._at_iter in (None, own) else order | {"generators_at_iter": self._at_iter}
+            order
+            if self._at_iter in (None, generators)
+            else order | {"generators_at_iter": self._at_iter}
         )
 
     def next(self, torchs: Iterator) -> Any:
@@ -155,8 +160,8 @@ class IndexStream:
         """
         outer = self._index_sampler
         sampler = samplers.innermost(outer)
-        own = "seed" in order or "default" in order
-        if own:
+        has_generators = "seed" in order or "default" in order
+        if has_generators:
             sampler = copy.copy(sampler)
             sampler.generator = torch.Generator()
             if "seed" in order:
@@ -167,7 +172,7 @@ class IndexStream:
             self._samples = iter(sampler)
             self._batches = BatchSampler.__iter__(StandIn(outer, sampler=self._samples))
         else:
-            self._samples = self._batches = iter(sampler) if own else torchs
+            self._samples = self._batches = iter(sampler) if has_generators else torchs
 
     def _load_iterator(self, snapshot: Mapping[str, Any]) -> None:
         self._drawn = snapshot["drawn"]
@@ -183,7 +188,7 @@ class IndexStream:
         order, left = resume.order, None
         samplers.set_epochs(self._index_sampler, order["epochs"], distributed=True)
         nothing = resume.drawn == 0 and not resume.ended
-        own = self._generators.now()
+        states_now = self._generators.now()
         try:
             self._generators.load(order.get("generators_at_iter", order["generators"]))
             if resume.sampler is not None:
@@ -202,7 +207,7 @@ class IndexStream:
                 if resume.generators is None:  # the saved state lacks the generators' states
                     left = self._generators.save()
         finally:
-            generators.load(own)
+            generators.load(states_now)
         if nothing:
             # the order starts from the generators as they are now, if the saved state knew them
             if resume.generators is None:

@@ -179,7 +179,9 @@ class EpochProgress:
             drawn=drawn[0],
             ended=ended,
             # Not simply the first: this thread may look between the two steps of handed_over().
-            sampler=next((each for each in reversed(snapshots) if each["drawn"] <= batches), None),
+            sampler=next(
+                (snapshot for snapshot in reversed(snapshots) if snapshot["drawn"] <= batches), None
+            ),
             handed_over=batches,
             ahead=sorted(ahead),
             workers=list(shares) or None,

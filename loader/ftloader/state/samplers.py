@@ -82,14 +82,14 @@ class OwnGenerators:
         """Return (generator, state) for each state in *saved*. Raise ``ValueError`` if the loader
         lacks a generator.
         """
-        here = self._found()
-        for path in (path for path in saved if path not in here):
+        positions = self._found()
+        for path in (path for path in saved if path not in positions):
             kind = "generator" if path == LOADER else f"sampler's random generator ({path})"
             raise ValueError(
                 f"the state comes from a loader whose {kind} this one does not have: create the "
                 "DataLoader with the same sampler and generator arguments as the saved one"
             )
-        return [(here[path], state) for path, state in saved.items()]
+        return [(positions[path], state) for path, state in saved.items()]
 
     def load(self, saved: Mapping[str, State]) -> None:
         generators.load(self.at(saved))

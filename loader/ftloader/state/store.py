@@ -114,12 +114,19 @@ class StateStore:
                     return _between_epochs(loader, progress)
         state = progress.state(OwnGenerators(loader).save)
         if state["loader"]["style"] == "map":
-            own = states.dataset_state(loader.dataset)
-            own = copy.deepcopy(own) if type(own) is states.FailedState else own  # or an error
+            dataset_state = states.dataset_state(loader.dataset)
+            dataset_state = (
+                copy.deepcopy(dataset_state)
+                if type(dataset_state) is states.FailedState
+                else dataset_state
+            )  # or an error
             if state["datasets"] is None:
-                state["dataset"] = own
+                state["dataset"] = dataset_state
             else:  # before a worker's first message its copy is like the loader's dataset
-                state["datasets"] = [own if given is None else given for given in state["datasets"]]
+                state["datasets"] = [
+                    dataset_state if state_of_worker is None else state_of_worker
+                    for state_of_worker in state["datasets"]
+                ]
         return state
 
 

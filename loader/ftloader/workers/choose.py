@@ -36,8 +36,8 @@ def choose_workers(loader: Any) -> tuple[bool, list[UserObjects] | None]:
             reason = str(error)
         if resumes:
             copies = None
-    taken = "threads: the GIL is off" if reason is None else f"processes: {reason}"
-    logging.getLogger("ftloader").info("worker_method='auto' takes %s", taken)
+    choice = "threads: the GIL is off" if reason is None else f"processes: {reason}"
+    logging.getLogger("ftloader").info("worker_method='auto' takes %s", choice)
     return reason is None, copies
 
 

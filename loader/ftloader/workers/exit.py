@@ -187,8 +187,8 @@ def needs_no_error() -> bool:
         return False
     main = threading.main_thread()
     return all(
-        each.daemon or each is main or isinstance(each, WorkerThread)
-        for each in threading.enumerate()
+        thread.daemon or thread is main or isinstance(thread, WorkerThread)
+        for thread in threading.enumerate()
     )
 
 
