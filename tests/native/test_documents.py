@@ -11,6 +11,7 @@ from ftbench.document.store import load
 from ftbench.report import markdown
 from ftbench.report.view import view
 from ftbench.stats.analysis import analyse
+from ftloader.compat.patch import REPLACED
 from tests.checkout import CHECKOUT
 from tests.markdown_files import code_blocks, markdown_files, without_code_blocks
 
@@ -158,6 +159,13 @@ def test_the_runs_that_are_kept_can_be_read_and_say_the_same_again():
         run = analyse(load(path))
         run.hours = earlier.find(run.results, path)
         assert markdown.write(view(run)).decode() == (path.parent / "summary.md").read_text()
+
+
+def test_what_the_import_of_the_loader_replaces_in_torch_is_listed():
+    text = (CHECKOUT / "docs/loader.md").read_text()
+    section = text.partition("### What importing this package changes in torch\n")[2]
+    table = re.findall(r"^\| `(torch\.[\w.]+)` \|", section.partition("\n## ")[0], re.M)
+    assert sorted(table) == sorted(REPLACED)
 
 
 def test_the_rehearsal_of_a_newcomer_types_every_command_of_the_readme():

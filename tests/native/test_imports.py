@@ -191,7 +191,6 @@ def test_ftloader_is_small_at_the_top():
     assert len(rooms) <= 16 and len(connections) <= 41, (sorted(rooms), len(connections))
 
 
-
 def test_modules_that_twins_imports_are_understood_by_the_oldest_python():
     waiting, seen = [*(name for name in MODULES if name.partition(".")[0] == "native")], set()
     while waiting:

@@ -3,8 +3,8 @@ once.
 
 User code may have imported a function of torch already. So the function object stays and gets new
 code, which runs with the globals of torch's module. A thread that runs the function at that moment
-finishes with the code that it started with. docs/loader.md lists the replacements; a test compares
-the list with what differs after the import.
+finishes with the code that it started with. Tests compare ``REPLACED`` with what differs after the
+import, and with the table in docs/loader.md, which says why.
 """
 
 import sys
@@ -19,6 +19,18 @@ from ftloader.compat import worker_map
 from ftloader.compat.torch_private import collate, dataloader, signal_handling, worker
 from ftloader.current import this_thread
 from ftloader.diagnosis.call_site import Origin, origin_of, warn_user
+
+REPLACED = (
+    "torch.random.ftloader_this_thread",
+    "torch.random.initial_seed",
+    "torch.utils.data._utils.signal_handling._error_if_any_worker_fails",
+    "torch.utils.data._utils.signal_handling._remove_worker_pids",
+    "torch.utils.data._utils.signal_handling._set_worker_pids",
+    "torch.utils.data._utils.worker.ftloader_thread_info",
+    "torch.utils.data._utils.worker.get_worker_info",
+    "torch.utils.data.dataloader.warnings",
+)
+"""All names in torch that have another value or other code after the import."""
 
 # torch's collate_tensor_fn allocates the batch in shared memory if there is a worker info, since
 # that meant "in another process". In a worker thread this is slow, uses up /dev/shm and marks the
