@@ -3,6 +3,8 @@
 The kinds differ in what a state from the end of a pass means. A sample names its pass, worker and
 place."""
 
+import threading
+
 from torch.utils.data import IterableDataset, get_worker_info
 
 from tests.datasets import Rows
@@ -147,14 +149,19 @@ class OnlyIterator(IterableDataset):
         return Iterator(0)
 
 
+# Not an attribute of the dataset, since locks cannot be pickled.
+COUNTING = threading.Lock()
+
+
 class Counting(Rows):
     """Map-style dataset that counts its samples."""
 
     loaded = 0
 
     def __getitem__(self, index):
-        self.loaded += 1
-        return index, self.loaded
+        with COUNTING:
+            self.loaded += 1
+            return index, self.loaded
 
     def state_dict(self):
         return {"loaded": self.loaded}
