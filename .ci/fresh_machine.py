@@ -63,7 +63,10 @@ def debootstrap(root: Path) -> dict[str, str]:
     if shutil.which("debootstrap") is None:
         _run(["apt-get", "-q", "update"], stdout=subprocess.DEVNULL)
         packages = ["debootstrap", "debian-archive-keyring"]
-        _run(["apt-get", "-q", "install", "-y", "--no-install-recommends", *packages], stdout=subprocess.DEVNULL)
+        _run(
+            ["apt-get", "-q", "install", "-y", "--no-install-recommends", *packages],
+            stdout=subprocess.DEVNULL,
+        )
     mirror = os.environ.get("DEBIAN_MIRROR") or "http://deb.debian.org/debian"
     keyring = "--keyring=/usr/share/keyrings/debian-archive-keyring.gpg"
     command = ["debootstrap", "--variant=minbase", "--include=git", keyring, SUITE, root, mirror]
@@ -99,7 +102,11 @@ class Machine:
         try:
             if self._init.stdout.readline() != "ready\n":
                 raise Failure("the machine's namespaces could not be made")
-            self._pid = Path(f"/proc/{self._init.pid}/task/{self._init.pid}/children").read_text().split()[0]
+            self._pid = (
+                Path(f"/proc/{self._init.pid}/task/{self._init.pid}/children")
+                .read_text()
+                .split()[0]
+            )
             self.prepare(f"useradd --create-home --shell /bin/bash {USER}")
         except BaseException:
             self.close()
@@ -134,7 +141,16 @@ class Machine:
             **self.variables,
         }
         # A new session has no terminal. setpriv sets the user's groups, like a login.
-        enter = ["nsenter", f"--target={self._pid}", "--mount", "--uts", "--ipc", "--pid", "setsid", "--wait"]
+        enter = [
+            "nsenter",
+            f"--target={self._pid}",
+            "--mount",
+            "--uts",
+            "--ipc",
+            "--pid",
+            "setsid",
+            "--wait",
+        ]
         if user != "root":
             enter += ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"]
         process = subprocess.Popen(
@@ -162,11 +178,15 @@ class Machine:
                     log.flush()
                     shown.append(text)
                     # Compose prints the first when it has all images, ./twins the second.
-                    if built is None and re.search(r"Container \S+ +Creating|Built ft and gil in", text):
+                    if built is None and re.search(
+                        r"Container \S+ +Creating|Built ft and gil in", text
+                    ):
                         built = seconds
             done = Done(process.wait(), "".join(shown), time.monotonic() - start, built)
             if done.seconds >= timeout:
-                raise Failure(f"{self.name}: {line}: not finished after {timeout:.0f} seconds\n{done.shown[-2000:]}")
+                raise Failure(
+                    f"{self.name}: {line}: not finished after {timeout:.0f} seconds\n{done.shown[-2000:]}"
+                )
             return done
         finally:
             timer.cancel()

@@ -53,7 +53,9 @@ def train(checkpoint: Path) -> None:
     sampler = DistributedSampler(dataset)
     # The generator gives all ranks the same base seed, from which those of the samples are made.
     generator = torch.Generator().manual_seed(0)
-    loader = DataLoader(dataset, TOGETHER // ranks, sampler=sampler, num_workers=2, generator=generator)
+    loader = DataLoader(
+        dataset, TOGETHER // ranks, sampler=sampler, num_workers=2, generator=generator
+    )
     first, seen = 0, []
     if checkpoint.exists():
         saved = torch.load(checkpoint)
@@ -74,15 +76,25 @@ def train(checkpoint: Path) -> None:
             dist.all_gather(shares, indices)
             seen += torch.cat(shares).tolist()
             if step % 4 == 0 and rank == 0:  # all ranks have made the same steps
-                saved = {"model": model.state_dict(), "optimiser": optimiser.state_dict(), "epoch": epoch}
-                torch.save({**saved, "seen": seen, "loader": loader.state_dict()}, checkpoint.with_suffix(".new"))
+                saved = {
+                    "model": model.state_dict(),
+                    "optimiser": optimiser.state_dict(),
+                    "epoch": epoch,
+                }
+                torch.save(
+                    {**saved, "seen": seen, "loader": loader.state_dict()},
+                    checkpoint.with_suffix(".new"),
+                )
                 os.replace(checkpoint.with_suffix(".new"), checkpoint)
             if step == KILLED_AFTER and ranks == 4 and rank == 3:
                 print(f"rank 3 is killed after step {step}, {len(seen)} samples", flush=True)
                 os.kill(os.getpid(), signal.SIGKILL)
         if rank == 0:
             once = sorted(seen) == list(range(SAMPLES))
-            print(f"epoch {epoch}: {len(seen)} samples, each of the {SAMPLES} once: {once}", flush=True)
+            print(
+                f"epoch {epoch}: {len(seen)} samples, each of the {SAMPLES} once: {once}",
+                flush=True,
+            )
         seen = []
     dist.destroy_process_group()
 

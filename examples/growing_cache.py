@@ -44,7 +44,10 @@ class Training:
 
     def end_epoch(self, epoch: int) -> None:
         rate = self.samples / (time.perf_counter() - self.began)
-        print(f"epoch {epoch}: {self.samples} samples, {rate:.0f} MB/s; {len(self.seen)} seen by now", flush=True)
+        print(
+            f"epoch {epoch}: {self.samples} samples, {rate:.0f} MB/s; {len(self.seen)} seen by now",
+            flush=True,
+        )
         self.began, self.samples = time.perf_counter(), 0
 
 
@@ -55,11 +58,18 @@ def main() -> None:
         write_samples(remote)
         training = Training()
         with GrowingCache(
-            f"file://{remote}", directory, max_bytes=4e9, fetchers=2, min_samples=16, decode=RawArray(np.float32)
+            f"file://{remote}",
+            directory,
+            max_bytes=4e9,
+            fetchers=2,
+            min_samples=16,
+            decode=RawArray(np.float32),
         ) as cache:
             for epoch in range(EPOCHS):
                 cache.set_epoch(epoch)  # what is complete now
-                for batch in DataLoader(cache, batch_size=16, shuffle=True, num_workers=2, worker_method="thread"):
+                for batch in DataLoader(
+                    cache, batch_size=16, shuffle=True, num_workers=2, worker_method="thread"
+                ):
                     training.step(batch)
                 training.end_epoch(epoch)
 

@@ -26,8 +26,12 @@ def generate(folder: Path) -> None:
     for number in range(IMAGES):
         label = number % len(CLASSES)
         stripes = np.tile(np.where(np.arange(SIDE) % 8 < 4, 180, 70), (SIDE, 1))
-        pixels = (stripes if CLASSES[label] == "vertical" else stripes.T) + rng.normal(0, 40, (SIDE, SIDE))
-        Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(folder / f"{CLASSES[label]}-{number}.jpg")
+        pixels = (stripes if CLASSES[label] == "vertical" else stripes.T) + rng.normal(
+            0, 40, (SIDE, SIDE)
+        )
+        Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(
+            folder / f"{CLASSES[label]}-{number}.jpg"
+        )
 
 
 class Stripes(Dataset):
@@ -48,7 +52,9 @@ class Stripes(Dataset):
 
 def main() -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(1, 8, 5), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(8, 2))
+    model = nn.Sequential(
+        nn.Conv2d(1, 8, 5), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(8, 2)
+    )
     optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
     with tempfile.TemporaryDirectory() as folder:
         generate(Path(folder))

@@ -19,7 +19,9 @@ RECORDS = 100
 def generate(folder: Path) -> None:
     """Write files of JSON lines."""
     for file in range(FILES):
-        lines = (json.dumps({"id": file * RECORDS + record, "file": file}) for record in range(RECORDS))
+        lines = (
+            json.dumps({"id": file * RECORDS + record, "file": file}) for record in range(RECORDS)
+        )
         (folder / f"{file}.jsonl").write_text("\n".join(lines))
 
 
@@ -48,10 +50,14 @@ def main() -> None:
             ids, files = [], {}
             for batch in loader:
                 ids += batch["id"].tolist()
-                for worker, file in zip(batch["worker"].tolist(), batch["file"].tolist(), strict=True):
+                for worker, file in zip(
+                    batch["worker"].tolist(), batch["file"].tolist(), strict=True
+                ):
                     files.setdefault(worker, set()).add(file)
             assert sorted(ids) == list(range(FILES * RECORDS)), "a sample is missing or came twice"
-            shares = "; ".join(f"worker {worker}: files {sorted(files[worker])}" for worker in sorted(files))
+            shares = "; ".join(
+                f"worker {worker}: files {sorted(files[worker])}" for worker in sorted(files)
+            )
             print(f"num_workers={workers}: each of {len(ids)} samples once; {shares}")
 
 

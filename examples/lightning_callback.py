@@ -18,7 +18,9 @@ class DataWait(lightning.Callback):
     """Callback that logs ``data_wait``, from 0 to 1, and prints the loader's statistics after each epoch."""
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        pl_module.log("data_wait", trainer.train_dataloader.statistics().waited_share, prog_bar=True)
+        pl_module.log(
+            "data_wait", trainer.train_dataloader.statistics().waited_share, prog_bar=True
+        )
 
     def on_train_epoch_end(self, trainer, pl_module):
         print(f"epoch {trainer.current_epoch}: {trainer.train_dataloader.statistics()}")

@@ -24,10 +24,14 @@ class Remote(Dataset):
 
 
 if __name__ == "__main__":
-    loader = DataLoader(Remote(), batch_size=16, num_workers=2)  # "auto" would find a number of threads
+    loader = DataLoader(
+        Remote(), batch_size=16, num_workers=2
+    )  # "auto" would find a number of threads
     with tqdm(loader) as progress:
         for batch in progress:
             batch.mean().item()
             time.sleep(0.02)  # a training step
-            progress.set_postfix_str(f"waited {loader.statistics().waited_share:.0%}", refresh=False)
+            progress.set_postfix_str(
+                f"waited {loader.statistics().waited_share:.0%}", refresh=False
+            )
     print(loader.statistics())

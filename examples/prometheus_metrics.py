@@ -28,7 +28,10 @@ COUNTERS = {
     "loading": ("loading_seconds", "Time in dataset[i], summed over the workers"),
     "cpu": ("cpu_seconds", "CPU time of the workers"),
 }
-GAUGES = {"ready": "Batches ready when the loop asks, on average", "memory_held": "Bytes of batch memory"}
+GAUGES = {
+    "ready": "Batches ready when the loop asks, on average",
+    "memory_held": "Bytes of batch memory",
+}
 
 
 class LoaderCollector(Collector):
@@ -59,7 +62,9 @@ class Samples(Dataset):
 def main() -> None:
     loader = DataLoader(Samples(), batch_size=8, num_workers=2)
     REGISTRY.register(LoaderCollector(loader))
-    server, thread = start_http_server(0, addr="127.0.0.1")  # 0: a free port; choose one for Prometheus
+    server, thread = start_http_server(
+        0, addr="127.0.0.1"
+    )  # 0: a free port; choose one for Prometheus
     for _epoch in range(2):
         for batch in loader:
             batch.mean().item()

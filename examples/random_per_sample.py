@@ -25,16 +25,23 @@ class Augmented(Dataset):
         if rng.python.random() < 0.5:  # a random.Random
             image = image[:, ::-1]
         image = np.roll(image, rng.numpy.integers(16), axis=1)  # a numpy.random.Generator
-        return torch.from_numpy(image) + torch.randn(16, 16, generator=rng.torch)  # a torch.Generator
+        return torch.from_numpy(image) + torch.randn(
+            16, 16, generator=rng.torch
+        )  # a torch.Generator
 
 
 def checksums(seed: int, **workers) -> list[str]:
     """Return a checksum of all augmented images, for each of two epochs."""
     loader = DataLoader(
-        Augmented(), batch_size=8, shuffle=True, generator=torch.Generator().manual_seed(seed), **workers
+        Augmented(),
+        batch_size=8,
+        shuffle=True,
+        generator=torch.Generator().manual_seed(seed),
+        **workers,
     )
     return [
-        hashlib.sha256(b"".join(batch.numpy().tobytes() for batch in loader)).hexdigest()[:12] for _epoch in range(2)
+        hashlib.sha256(b"".join(batch.numpy().tobytes() for batch in loader)).hexdigest()[:12]
+        for _epoch in range(2)
     ]
 
 
@@ -49,7 +56,11 @@ def main() -> None:
     for name, arguments in ways.items():
         found.append(checksums(seed=7, **arguments))
         print(f"seed 7, {name:11}: epochs {' and '.join(found[-1])}")
-    print("the same augmentations every time" if all(each == found[0] for each in found) else "THEY DIFFER")
+    print(
+        "the same augmentations every time"
+        if all(each == found[0] for each in found)
+        else "THEY DIFFER"
+    )
     print(f"seed 8, {'no workers':11}: epochs {' and '.join(checksums(seed=8))}")
 
 

@@ -36,25 +36,35 @@ def train(checkpoint: Path, workers: int) -> None:
         saved = torch.load(checkpoint)
         model = saved["model"]
         loader.load_state_dict(saved["loader"])
-        print(f"resumed with num_workers={workers}: the checkpoint's model has seen {len(model)} samples", flush=True)
+        print(
+            f"resumed with num_workers={workers}: the checkpoint's model has seen {len(model)} samples",
+            flush=True,
+        )
     resumed = bool(model)
     for step, batch in enumerate(loader, 1):
         model += batch.tolist()
         if step % 5 == 0:
             # Model and loader in one file, which takes the old one's place in one step: they always belong together.
-            torch.save({"model": model, "loader": loader.state_dict()}, checkpoint.with_suffix(".new"))
+            torch.save(
+                {"model": model, "loader": loader.state_dict()}, checkpoint.with_suffix(".new")
+            )
             os.replace(checkpoint.with_suffix(".new"), checkpoint)
         if step == KILLED_AFTER and not resumed:
             print(f"killed after {step} batches, {len(model)} samples", flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
     once = sorted(model) == list(range(SAMPLES))
-    print(f"the epoch is complete: {len(model)} samples, each of the {SAMPLES} once: {once}", flush=True)
+    print(
+        f"the epoch is complete: {len(model)} samples, each of the {SAMPLES} once: {once}",
+        flush=True,
+    )
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for workers in (2, 1):  # the number of workers may change
-            child = subprocess.run([sys.executable, __file__, str(Path(folder) / "checkpoint.pt"), str(workers)])
+            child = subprocess.run(
+                [sys.executable, __file__, str(Path(folder) / "checkpoint.pt"), str(workers)]
+            )
             print(f"the child ended with exit status {child.returncode}", flush=True)
 
 

@@ -25,7 +25,9 @@ def fetch(remote: Path, cache: Path, share: int) -> None:
         with open(path, "wb") as file:
             for name in names[first : first + 16]:
                 data = (remote / name).read_bytes()
-                file.write(tfrecord.header(len(data)) + data + tfrecord.footer(tfrecord.crc32c(data)))
+                file.write(
+                    tfrecord.header(len(data)) + data + tfrecord.footer(tfrecord.crc32c(data))
+                )
         path.rename(path.with_suffix(".tfrecord"))
 
 
@@ -49,7 +51,9 @@ def main() -> None:
         cache.mkdir()
         write_samples(remote)
         training = Training()
-        fetchers = [multiprocessing.Process(target=fetch, args=(remote, cache, share)) for share in range(2)]
+        fetchers = [
+            multiprocessing.Process(target=fetch, args=(remote, cache, share)) for share in range(2)
+        ]
         for process in fetchers:
             process.start()
         for epoch in range(EPOCHS):

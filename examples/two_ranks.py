@@ -52,8 +52,13 @@ def main() -> None:
         dist.all_gather_object(everyones, seen)
         if rank == 0:
             once = sorted(sum(everyones, [])) == list(range(SAMPLES))
-            shares = ", ".join(f"rank {number}: {len(share)}" for number, share in enumerate(everyones))
-            print(f"epoch {epoch}: loss {loss.item():.3f}; {shares}; each sample once: {once}", flush=True)
+            shares = ", ".join(
+                f"rank {number}: {len(share)}" for number, share in enumerate(everyones)
+            )
+            print(
+                f"epoch {epoch}: loss {loss.item():.3f}; {shares}; each sample once: {once}",
+                flush=True,
+            )
     dist.destroy_process_group()
 
 

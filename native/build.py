@@ -204,7 +204,7 @@ class Plan:
 
         Only interpreters of the current series, built by the C compiler of this machine, count.
         """
-        built = set()
+        built: set[str] = set()
         for directory in (self.root / "interpreters").glob(
             f"cpython-{series()}.*-pgo-{self._compiler}-*"
         ):

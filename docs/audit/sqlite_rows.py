@@ -20,7 +20,8 @@ def database() -> Path:
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE samples (id INTEGER PRIMARY KEY, pixels BLOB)")
         connection.executemany(
-            "INSERT INTO samples VALUES (?, ?)", ((i, np.full(256, i, np.uint8).tobytes()) for i in range(ROWS))
+            "INSERT INTO samples VALUES (?, ?)",
+            ((i, np.full(256, i, np.uint8).tobytes()) for i in range(ROWS)),
         )
     connection.close()
     return path
@@ -54,7 +55,9 @@ class PerThread:
     def __getitem__(self, index):
         if not hasattr(self.local, "connection"):
             self.local.connection = sqlite3.connect(self.path)
-        (pixels,) = self.local.connection.execute("SELECT pixels FROM samples WHERE id = ?", (index,)).fetchone()
+        (pixels,) = self.local.connection.execute(
+            "SELECT pixels FROM samples WHERE id = ?", (index,)
+        ).fetchone()
         return np.frombuffer(pixels, np.uint8)
 
 

@@ -26,7 +26,9 @@ def images() -> Path:
 
 def folder():
     """Files, decoded and resized: nothing is shared but the list of names."""
-    return datasets.ImageFolder(images(), transforms.Compose([transforms.Resize(32), transforms.ToTensor()]))
+    return datasets.ImageFolder(
+        images(), transforms.Compose([transforms.Resize(32), transforms.ToTensor()])
+    )
 
 
 def augmented():
@@ -34,7 +36,11 @@ def augmented():
     return datasets.ImageFolder(
         images(),
         transforms.Compose(
-            [transforms.RandomResizedCrop(32), transforms.RandomHorizontalFlip(), transforms.ToTensor()]
+            [
+                transforms.RandomResizedCrop(32),
+                transforms.RandomHorizontalFlip(),
+                transforms.ToTensor(),
+            ]
         ),
     )
 

@@ -47,7 +47,7 @@ takes.
 FEWEST_AHEAD, AHEAD = 8, 2
 """Number of tasks that are under way: at least 8, and 2 for each thread of the cluster."""
 KEPT = 2000  # bytes at the end of what a task wrote to stderr
-POLL_SECONDS = 0.2
+POLL_SECONDS = 0.2  # between two looks at the state of a task
 MOST_ATTEMPTS = 3  # to run a task whose workers died before it began
 # the longest time that a cluster, after it had workers, is waited for without any
 ALONE_SECONDS = 60
@@ -68,23 +68,29 @@ def work(topic: str, command: list[str], folder: str, request: str) -> tuple[str
     worker, node, begin = get_worker(), socket.gethostname(), time.monotonic()
     task = worker.state.tasks[worker.get_current_task()]
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        pipes = {"stdin": subprocess.PIPE, "stdout": output, "stderr": errors}
         try:
-            process = subprocess.Popen(command, cwd=folder, start_new_session=True, **pipes)
-        except OSError as error:
-            return node, "", f"{command[0]} cannot be run in {folder}: {error.strerror}", 0.0
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
+            )
+        except OSError as failure:
+            return node, "", f"{command[0]} cannot be run in {folder}: {failure.strerror}", 0.0
         worker.log_event(topic, task.key)
         # At the end of its standard input, the process ends its run and removes its files: if the
         # task is cancelled, if the worker closes, and if the worker dies.
         with contextlib.suppress(BrokenPipeError), process:
+            assert process.stdin
             process.stdin.write(request.encode())
             process.stdin.flush()
-            while (
-                process.poll() is None
-                and task.state == "executing"
-                and worker.status is Status.running
-            ):
-                time.sleep(POLL_SECONDS)
+            # Dask tells a task that it is cancelled by its state alone.
+            while task.state == "executing" and worker.status is Status.running:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(POLL_SECONDS)
+                    break
         status = process.wait()
         if status in (-signal.SIGKILL, 128 + signal.SIGKILL) or worker.status is not Status.running:
             raise RuntimeError(f"{node}: its process was killed, or its worker closed")
