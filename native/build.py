@@ -45,8 +45,8 @@ PURGE_DELAY = "1000"
 
 @dataclass(frozen=True)
 class Twin:
-    """A finished twin: its environment's directory, the Python in it, the version, `pgo` (True if
-    optimised).
+    """A finished twin: its environment's directory, the Python in it,
+    the version, `pgo` (True if optimised).
     """
 
     name: str
@@ -57,15 +57,15 @@ class Twin:
 
     @property
     def label(self) -> str:
-        """Return a name for users, such as "CPython 3.13.9"; if the build is plain, the name says
-        so.
+        """Return a name for users, such as "CPython 3.13.9";
+        if the build is plain, the name says so.
         """
         kind = "" if self.pgo else ", plain build (no PGO)"
         return f"CPython {self.version}{kind}"
 
     def environment(self, cleared: Collection[str] = CLEARED) -> dict[str, str]:
-        """Return this process's environment variables, changed for a command in this twin, without
-        those *cleared*.
+        """Return this process's environment variables,
+        changed for a command in this twin, without those *cleared*.
         """
         variables = {name: value for name, value in os.environ.items() if name not in cleared}
         variables["VIRTUAL_ENV"] = str(self.directory)
@@ -86,11 +86,11 @@ class Twin:
 
 
 def series() -> str:
-    """Return the series of CPython for the twins. Raises TwinsError if the twins do not exist for
-    that series.
+    """Return the series of CPython for the twins. Raises TwinsError
+    if the twins do not exist for that series.
 
-    The variable PYTHON_SERIES decides, else the interpreter in FT_PYTHON or GIL_PYTHON, else
-    docker/python-series.
+    The variable PYTHON_SERIES decides, else the interpreter in FT_PYTHON
+    or GIL_PYTHON, else docker/python-series.
     """
     named = os.environ.get("PYTHON_SERIES")
     chosen, source = named, "PYTHON_SERIES="
@@ -110,8 +110,8 @@ def series() -> str:
 
 
 def suite() -> str:
-    """Return the Debian suite to take CPython's source from, such as "sid": PYTHON_SUITE, or the
-    series' default.
+    """Return the Debian suite to take CPython's source from, such as "sid":
+    PYTHON_SUITE, or the series' default.
     """
     named = os.environ.get("PYTHON_SUITE")
     if named:
@@ -134,8 +134,8 @@ def _hash(text: bytes) -> str:
 
 
 class Plan:
-    """Paths in the cache for the parts of both twins: source, interpreters, CUDA libraries and
-    environments.
+    """Paths in the cache for the parts of both twins: source,
+    interpreters, CUDA libraries and environments.
 
     `pgo` is True for the paths of optimised builds, False for those of plain builds.
     """
@@ -179,8 +179,8 @@ class Plan:
         return self.root / "interpreters" / name
 
     def environment(self, twin: str) -> Path:
-        """Return the directory for `twin`'s environment, named after interpreter and a hash of
-        requirements.lock.
+        """Return the directory for `twin`'s environment,
+        named after interpreter and a hash of requirements.lock.
         """
         facts = self.brought[twin]
         if facts:
@@ -262,8 +262,8 @@ def twins(
 
 
 def finished() -> dict[str, Twin]:
-    """Return both twins by name: optimised ones, else plain ones. Raises TwinsError if neither pair
-    is built.
+    """Return both twins by name: optimised ones, else plain ones.
+    Raises TwinsError if neither pair is built.
     """
     for pgo in (True, False):
         if ready := Plan(pgo).twins(TWINS):
@@ -282,8 +282,8 @@ def _warn_if_unequal(ready: dict[str, Twin], say: Callable[[str], None]) -> None
 
 @contextlib.contextmanager
 def sigterm_as_ctrl_c() -> Iterator[None]:
-    """Context manager for the main thread: during the block, SIGTERM raises KeyboardInterrupt, as
-    Ctrl-C does.
+    """Context manager for the main thread: during the block,
+    SIGTERM raises KeyboardInterrupt, as Ctrl-C does.
     """
 
     def interrupt(number, frame) -> None:
@@ -324,8 +324,8 @@ class _Missing:
         packages = []
         if self.interpreters:
             packages += (SCRIPTS / "build-packages.txt").read_text().split()
-            # It brings the library that ftloader.decode uses. Debian and Ubuntu name that
-            # differently.
+            # It brings the library that ftloader.decode uses.
+            # Debian and Ubuntu name that differently.
             packages.append("libturbojpeg0-dev")
         if self.cuda and importlib.util.find_spec("ensurepip") is None:
             # without it Debian's python3 cannot make virtual environments
@@ -349,8 +349,8 @@ def _is_missing(directory: Path) -> bool:
 
 
 class _Builder:
-    """Builder of those directories of a plan that are missing. The build's steps run in a pool of
-    threads.
+    """Builder of those directories of a plan that are missing.
+    The build's steps run in a pool of threads.
     """
 
     def __init__(self, plan: Plan, names: Collection[str], lock: int) -> None:
@@ -358,16 +358,16 @@ class _Builder:
         self._missing = _missing(plan, names)
         self._lock = lock
         self._env = dict(os.environ)
-        # uv hard-links files from its cache into environments, which works only within one file
-        # system.
+        # uv hard-links files from its cache into environments,
+        # which works only within one file system.
         self._env.setdefault("UV_CACHE_DIR", str(plan.root / "uv"))
         # These are meant for the caller's Python, not for the build.
         for name in (*CLEARED, "PYTHONPATH", "PYTHON_GIL", "PYTHONDONTWRITEBYTECODE", "MPLBACKEND"):
             self._env.pop(name, None)
 
     def build(self, agreed: bool) -> None:
-        """Build all that is missing. If `agreed` is true, install missing system packages without
-        asking.
+        """Build all that is missing. If `agreed` is true,
+        install missing system packages without asking.
         """
         plan, missing = self._plan, self._missing
         packages = missing.system_packages()

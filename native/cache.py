@@ -1,5 +1,5 @@
-"""The directory in which `./twins` keeps its builds (the cache): its location, its lock and its
-finished parts.
+"""The directory in which `./twins` keeps its builds (the cache):
+its location, its lock and its finished parts.
 
 Each part (source, interpreter, CUDA libraries, environment) is a directory. A part is finished when
 it holds `finished.json`, which is written last, in one step. A directory without that file was left
@@ -31,8 +31,8 @@ def root() -> Path:
 
 
 def finished(directory: Path) -> dict | None:
-    """Return the dictionary that `finish` wrote into `directory`, or None if that is missing or
-    unfinished.
+    """Return the dictionary that `finish` wrote into `directory`,
+    or None if that is missing or unfinished.
     """
     try:
         return json.loads((directory / STAMP).read_text())
@@ -43,8 +43,8 @@ def finished(directory: Path) -> dict | None:
 def start(directory: Path) -> None:
     """Create *directory*, empty. If an earlier build left it there, delete it first."""
     if directory.exists():
-        # The stamp is deleted first, so that an interrupted removal leaves nothing that looks
-        # finished.
+        # The stamp is deleted first, so that an interrupted removal leaves nothing
+        # that looks finished.
         (directory / STAMP).unlink(missing_ok=True)
         shutil.rmtree(directory)
     directory.mkdir(parents=True)

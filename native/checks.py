@@ -16,8 +16,8 @@ PRE_COMMIT = "pre-commit==4.7.0"
 def command(twin: Twin) -> list[str]:
     """Return the command that runs all hooks over all files of the checkout.
 
-    If pre-commit is missing, installs it first, with the Python of `twin`. Raises TwinsError if
-    that fails.
+    If pre-commit is missing, installs it first, with the Python of `twin`.
+    Raises TwinsError if that fails.
     """
     directory = cache.root() / "tools" / f"{PRE_COMMIT}-{twin.directory.name}"
     if cache.finished(directory) is None:
@@ -49,8 +49,8 @@ def _install(twin: Twin, directory: Path) -> None:
 
 
 def variables() -> dict[str, str]:
-    """Return environment variables for the hooks: this process's, except those whose names start
-    with PYTHON.
+    """Return environment variables for the hooks: this process's,
+    except those whose names start with PYTHON.
 
     PRE_COMMIT_HOME is set to a folder in the cache.
     """

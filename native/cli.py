@@ -73,8 +73,8 @@ CONTRIBUTING.md says what runs where.
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the verb that `arguments` begin with (default: the process's arguments); return the exit
-    code.
+    """Run the verb that `arguments` begin with (default:
+    the process's arguments); return the exit code.
     """
     options, rest = _parsed(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -82,8 +82,8 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # The reader of the output has ended (| head). Flushing the rest at exit must not fail
-        # again.
+        # The reader of the output has ended (| head).
+        # Flushing the rest at exit must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # the status that a shell gives for SIGPIPE
     except TwinsError as error:

@@ -45,8 +45,8 @@ def _facts(executable: str) -> dict:
 
 
 def brought_series() -> str | None:
-    """Return the series of the interpreter in FT_PYTHON, or else in GIL_PYTHON; None if neither of
-    them runs.
+    """Return the series of the interpreter in FT_PYTHON,
+    or else in GIL_PYTHON; None if neither of them runs.
     """
     for variable in VARIABLE.values():
         executable = shutil.which(os.environ.get(variable) or "")

@@ -16,8 +16,8 @@ OWN_INTERPRETERS = "FT_PYTHON=/path/to/python3.13t GIL_PYTHON=/path/to/python3.1
 
 
 def check_platform() -> None:
-    """Raise TwinsError unless this is Linux, on an architecture for which PyTorch and nvImageCodec
-    have wheels.
+    """Raise TwinsError unless this is Linux, on an architecture for
+    which PyTorch and nvImageCodec have wheels.
     """
     machine = platform.machine()
     if sys.platform != "linux":
@@ -69,8 +69,8 @@ def missing_packages(packages: list[str]) -> list[str]:
 
 
 def install_command(packages: list[str], agreed: bool) -> list[str] | None:
-    """Return the command that installs those of the Debian packages that are missing; None if none
-    is missing.
+    """Return the command that installs those of the Debian packages that are missing;
+    None if none is missing.
 
     Asks the user first, unless `agreed` is true or the variable CI is set. If no user can answer,
     assumes consent. Raises TwinsError if this system has no apt, or if packages are missing and the

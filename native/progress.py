@@ -66,8 +66,8 @@ class Progress:
         """Run `command` to its end, as the build step called `step`; write its output to that
         step's log file.
 
-        Raises TwinsError if the command fails (the message has the log's last lines), or if `stop`
-        was called.
+        Raises TwinsError if the command fails (the message has the log's last lines),
+        or if `stop` was called.
         """
         log = self._log(step)
         with self._lock:
@@ -94,8 +94,8 @@ class Progress:
             )
 
     def stop(self) -> None:
-        """Kill the processes of all running steps, with their child processes. No step can start
-        afterwards.
+        """Kill the processes of all running steps, with their child processes.
+        No step can start afterwards.
         """
         with self._lock:
             self._stopping = True
@@ -132,15 +132,15 @@ class Progress:
     def _start(
         self, step: str, command: Sequence, lock_descriptor: int, env: dict | None
     ) -> tuple[int, subprocess.Popen]:
-        """Start a step; return its number and its process. Raises TwinsError if `stop` was
-        called.
+        """Start a step; return its number and its process.
+        Raises TwinsError if `stop` was called.
         """
         if self._stopping:
             raise TwinsError("stopped")
         self._started += 1
         log = self._log(step)
-        # In a session of its own, so that Ctrl-C reaches only this program, which then ends the
-        # whole session.
+        # In a session of its own, so that Ctrl-C reaches only this program,
+        # which then ends the whole session.
         with open(log, "wb") as output:
             process = subprocess.Popen(
                 [str(part) for part in command],

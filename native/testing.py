@@ -28,8 +28,8 @@ REPORTS_WITHIN = 150.0
 OF_THE_LOADER = ["unit/loader", "conformance", "stress"]
 OF_THE_BENCHMARK = ["unit/bench"]
 PROGRAMS = ["unit/safety", "unit/runtime", "examples", "libraries"]
-# Run by pytest-run-parallel without the GIL: tests that start many workers and change no
-# process-wide state.
+# Run by pytest-run-parallel without the GIL: tests that start many workers
+# and change no process-wide state.
 AT_ONCE = [
     "conformance/test_workers.py",
     "conformance/test_failures.py",
@@ -40,8 +40,8 @@ FOUR_THREADS = ("--parallel-threads=4", "--iterations=1")
 
 @dataclass
 class TestRun:
-    """One command of `./twins test`: its title, its environment variables and, once started, its
-    process.
+    """One command of `./twins test`: its title, its environment variables and,
+    once started, its process.
     """
 
     title: str
@@ -52,8 +52,8 @@ class TestRun:
     output: IO[str] = field(default_factory=lambda: tempfile.TemporaryFile("w+", errors="replace"))
 
     def start(self) -> int:
-        """Start the command in a new session, so that Ctrl-C reaches only ./twins; return the
-        process id.
+        """Start the command in a new session, so that Ctrl-C reaches only ./twins;
+        return the process id.
         """
         print(f"== {self.title}: started", flush=True)
         self.started = time.monotonic()
@@ -69,8 +69,8 @@ class TestRun:
         return self.process.pid
 
     def finish(self, selection: bool, within: float | None = None) -> bool:
-        """Wait for the command's end; print its output; return True if it passed. `selection`: see
-        `run`.
+        """Wait for the command's end; print its output;
+        return True if it passed. `selection`: see `run`.
 
         After an interruption: if it has not ended `within` these seconds, abort it, so that pytest
         says where it hangs.
@@ -119,8 +119,8 @@ def _pytest(
     arguments: list[str],
     variables: dict[str, str] | None = None,
 ) -> TestRun:
-    """Describe, for `run`, a run of pytest by the Python of `twin`. `folders`: folders and files of
-    tests/.
+    """Describe, for `run`, a run of pytest by the Python of `twin`.
+    `folders`: folders and files of tests/.
     """
     paths = [str(CHECKOUT / "tests" / folder) for folder in folders]
     command = [str(twin.python), "-m", "pytest", *paths, *arguments]
@@ -128,13 +128,13 @@ def _pytest(
 
 
 def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
-    """Describe, for `run`, the runs of `./twins test`, the longest first; pre-commit only without
-    `arguments`.
+    """Describe, for `run`, the runs of `./twins test`, the longest first;
+    pre-commit only without `arguments`.
     """
     first = next(iter(ready.values()))
     runs = [] if arguments else _hooks(ready.get("gil", first))
-    # Tests that are not about an interpreter (the images, ./twins itself, the report's page) run
-    # once.
+    # Tests that are not about an interpreter (the images,
+    # ./twins itself, the report's page) run once.
     runs.append(_pytest("the images", first, ["images"], arguments))
     runs.append(_pytest(f"{first.name}, the benchmark", first, OF_THE_BENCHMARK, arguments))
     runs.append(
@@ -148,8 +148,8 @@ def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
     for name, twin in ready.items():
         runs.append(_pytest(f"{name}, the loader: {twin.label}", twin, OF_THE_LOADER, arguments))
     runs.append(_pytest(f"{first.name}, the audit and programs", first, PROGRAMS, arguments))
-    # Tests that another run makes in full: only the quick ones. With arguments, all tests that
-    # these select.
+    # Tests that another run makes in full: only the quick ones.
+    # With arguments, all tests that these select.
     repeated = arguments or ["--quick"]
     for name, twin in ready.items():
         if twin is not first:
@@ -163,8 +163,8 @@ def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
 
 
 def _ft_runs(ft: Twin, arguments: list[str], repeated: list[str]) -> list[TestRun]:
-    """Describe the runs that only the free-threaded twin can make. *repeated*: arguments for tests
-    run elsewhere.
+    """Describe the runs that only the free-threaded twin can make.
+    *repeated*: arguments for tests run elsewhere.
     """
     forced = {"PYTHON_GIL": "1"}
     return [
@@ -199,8 +199,8 @@ QUICK = {
 
 
 def quick_runs(twin: Twin, arguments: list[str]) -> list[TestRun]:
-    """Return the runs of `./twins test --quick`, without tests that start containers, browsers or
-    programs.
+    """Return the runs of `./twins test --quick`, without tests that start containers,
+    browsers or programs.
     """
     return [
         _pytest(title, twin, folders, ["--quick", *arguments, *options])
@@ -210,8 +210,8 @@ def quick_runs(twin: Twin, arguments: list[str]) -> list[TestRun]:
 
 @contextlib.contextmanager
 def _interruption_afterwards():
-    """Context manager: if SIGINT (Ctrl-C) or SIGTERM comes during the block, call its handler after
-    the block.
+    """Context manager: if SIGINT (Ctrl-C) or SIGTERM comes during the block,
+    call its handler after the block.
     """
     came: list[signal.Signals] = []
     handlers = {}
@@ -234,8 +234,8 @@ def _interruption_afterwards():
 def run(runs: list[TestRun], selection: bool) -> int:
     """Run the commands `runs`, several at a time; return the exit status: 0 if all passed, else 1.
 
-    SIGTERM raises KeyboardInterrupt, as Ctrl-C does, once the output of the commands that run then
-    is printed.
+    SIGTERM raises KeyboardInterrupt, as Ctrl-C does,
+    once the output of the commands that run then is printed.
 
     `selection` is true if the user gave arguments for pytest. A run then also passes if pytest
     finds no test for it.
@@ -275,8 +275,8 @@ def _wait_for_any() -> int:
 
 
 def _interrupt(running: dict[int, TestRun], selection: bool) -> None:
-    """Interrupt the runs, {process id: run}. pytest ends its test, cleans up after it and
-    reports.
+    """Interrupt the runs, {process id: run}. pytest ends its test,
+    cleans up after it and reports.
     """
     for pid in running:
         os.kill(pid, signal.SIGINT)

@@ -10,8 +10,8 @@ CLEARED = (
         "PYTHON_CONTEXT_AWARE_WARNINGS",
         "PYTHON_THREAD_INHERIT_CONTEXT",
     ),
-    # Warnings that are hidden, of which one says that an import turns the GIL on, or warnings that
-    # are errors.
+    # Warnings that are hidden, of which one says that an import turns the GIL on,
+    # or warnings that are errors.
     *("PYTHONWARNINGS", "PYTHONWARNDEFAULTENCODING"),
     # Output that is mixed with that of a program.
     *(

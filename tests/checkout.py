@@ -6,14 +6,14 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 SOURCES = tuple(str(CHECKOUT / folder) for folder in ("loader", "bench", "safety", "runtime"))
-"""The folders that hold the packages; in an image, where the packages are installed, there are
-none.
+"""The folders that hold the packages; in an image,
+where the packages are installed, there are none.
 """
 
 
 def importable(*more: object) -> str:
-    """Return PYTHONPATH for a child process: the packages, the folders *more*, and its present
-    value.
+    """Return PYTHONPATH for a child process: the packages,
+    the folders *more*, and its present value.
     """
     return os.pathsep.join(
         [*SOURCES, *map(str, more), *filter(None, [os.environ.get("PYTHONPATH")])]

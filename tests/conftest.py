@@ -143,8 +143,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
-# Variables that the runner of the tests sets for its own twin, and those that would choose other
-# twins.
+# Variables that the runner of the tests sets for its own twin,
+# and those that would choose other twins.
 _OWN = (
     *("PYTHONPATH", "VIRTUAL_ENV", "PYTHON_GIL", "MIMALLOC_PURGE_DELAY"),
     *("FT_PYTHON", "GIL_PYTHON", "PYTHON_SERIES", "PYTHON_SUITE"),
@@ -172,8 +172,8 @@ def temporary_files(request):
 
 @pytest.fixture(scope="session")
 def shell_environment():
-    """Return the variables of a user's shell, without those of the environment that runs the
-    tests.
+    """Return the variables of a user's shell, without those
+    of the environment that runs the tests.
     """
     variables = {name: value for name, value in os.environ.items() if name not in _OWN}
     own = str(Path(sys.prefix) / "bin")
@@ -199,8 +199,8 @@ def _python_with_torch():
 
 @pytest.fixture
 def run_program(_imported_python, tmp_path):
-    """Return ``run_program(source) -> (exit status, stdout, stderr)``, for programs whose start is
-    not tested.
+    """Return ``run_program(source) -> (exit status, stdout, stderr)``,
+    for programs whose start is not tested.
     """
     return lambda source: _imported_python.run(source, tmp_path)
 
@@ -220,8 +220,8 @@ def no_worker_thread_left():
 
 @pytest.fixture(scope="module")
 def restless_tuner():
-    """Let ``num_workers="auto"`` judge after every batch, as if all that it measures had
-    changed.
+    """Let ``num_workers="auto"`` judge after every batch,
+    as if all that it measures had changed.
     """
     from ftloader.iterators import tuner
 

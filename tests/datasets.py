@@ -1,5 +1,5 @@
-"""Datasets, samplers and generators that tests of several folders share. All of them can be
-pickled.
+"""Datasets, samplers and generators that tests of several folders share.
+All of them can be pickled.
 """
 
 import threading

@@ -14,8 +14,8 @@ def compiler():
 
 
 def compiled(source, library, *flags):
-    """Compile *source* into the file *library* and return it; skip the test where this cannot be
-    done.
+    """Compile *source* into the file *library* and return it;
+    skip the test where this cannot be done.
     """
     if compiler() is None:
         pytest.skip("no C compiler to build an extension module with")

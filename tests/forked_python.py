@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tests.checkout import importable
 
-# The programs end as any program does: by reaching the end of the main module, with their globals
-# in place.
+# The programs end as any program does: by reaching the end of the main module,
+# with their globals in place.
 _SERVER = """
 import json, os, sys
 for line in sys.stdin:
@@ -31,16 +31,16 @@ exec(compile(request["source"], "program.py", "exec"), globals())
 class ForkedPython:
     """A process that has made the *imports*, and forks a child for each program.
 
-    It starts when it is needed. It is killed together with a program that hangs, and starts
-    again."""
+    It starts when it is needed. It is killed together with a program that hangs,
+    and starts again."""
 
     def __init__(self, imports: str) -> None:
         self._imports = imports
         self._process: subprocess.Popen | None = None
 
     def run(self, source: str, folder: Path) -> tuple[int, str, str]:
-        """Run a program to its end; return its exit status, and what it wrote to stdout and
-        stderr.
+        """Run a program to its end; return its exit status,
+        and what it wrote to stdout and stderr.
         """
         out, err = folder / "out", folder / "err"
         out.write_text("")

@@ -1,5 +1,5 @@
-"""Text that wants to be more than text. Everything that shows text from elsewhere is tried
-with it.
+"""Text that wants to be more than text. Everything that shows text
+from elsewhere is tried with it.
 """
 
 HOSTILE_TEXTS = (

@@ -6,8 +6,8 @@ from typing import Any
 
 
 def in_threads(function: Callable[[Any], object], values: Iterable[Any]) -> None:
-    """Run ``function(value)`` in a thread for each value, all at once; raise what one of them
-    raised.
+    """Run ``function(value)`` in a thread for each value,
+    all at once; raise what one of them raised.
     """
     values, errors = list(values), []
     start = threading.Barrier(len(values))

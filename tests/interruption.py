@@ -9,8 +9,8 @@ from typing import Any
 
 @contextlib.contextmanager
 def interrupted_at(line: int, function: Callable) -> Iterator[None]:
-    """Raise ``KeyboardInterrupt`` at the *line*-th line, from 1, that *function* runs in this block
-    and thread.
+    """Raise ``KeyboardInterrupt`` at the *line*-th line, from 1,
+    that *function* runs in this block and thread.
 
     Do nothing if it runs fewer lines."""
     left = line

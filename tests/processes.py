@@ -21,8 +21,8 @@ def ended(process: psutil.Process | int) -> bool:
 
 
 def wait_until(condition: Callable[[], object], seconds: float = PATIENCE) -> bool:
-    """Return True once `condition()` is true, False after *seconds*. For what nothing else can be
-    waited on.
+    """Return True once `condition()` is true, False after *seconds*.
+    For what nothing else can be waited on.
     """
     end = time.monotonic() + seconds
     while not condition():

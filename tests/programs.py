@@ -1,5 +1,5 @@
-"""Programs that tests run to their end or start, and copies of the checkout that some of them work
-in.
+"""Programs that tests run to their end or start,
+and copies of the checkout that some of them work in.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ from tests.checkout import CHECKOUT
 def completed(
     command: Any, status: int | None = None, **options: Any
 ) -> subprocess.CompletedProcess:
-    """Run a program with an empty standard input, and return its output as text, unless *options*
-    say otherwise.
+    """Run a program with an empty standard input, and return its output as text,
+    unless *options* say otherwise.
 
     Args:
         status: the exit status that it has to have; None for any.
@@ -37,8 +37,8 @@ def completed(
 
 
 def end(process: subprocess.Popen, seconds: float) -> None:
-    """Close a program's input and wait for its end; kill its process group, which it leads, if that
-    takes longer.
+    """Close a program's input and wait for its end; kill its process group,
+    which it leads, if that takes longer.
     """
     try:
         process.communicate(timeout=seconds)
@@ -75,8 +75,8 @@ def programs_to_end() -> Iterator[Callable[..., subprocess.Popen]]:
 
 
 def copy_checkout(folder: Path) -> Path:
-    """Copy the checkout's files, without those that git ignores; skip the test if git does not tell
-    them.
+    """Copy the checkout's files, without those that git ignores;
+    skip the test if git does not tell them.
     """
     listed = completed(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=CHECKOUT
@@ -86,8 +86,8 @@ def copy_checkout(folder: Path) -> Path:
     for name in filter(None, listed.stdout.split("\0")):
         if (CHECKOUT / name).is_file():  # one that was deleted is listed still
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            # A link stays one; else Docker would not find the layers that were built from the
-            # checkout.
+            # A link stays one; else Docker would not find the layers
+            # that were built from the checkout.
             shutil.copy(CHECKOUT / name, folder / name, follow_symlinks=False)
     return folder
 

@@ -34,8 +34,8 @@ The words of this package:
 - kind of machine: in a merge of runs, machines with equal processor, CPUs and GPUs, and nearly
   equal memory.
 
-The first line of each directory's ``__init__.py`` says what the directory holds. This file imports
-nothing.
+The first line of each directory's ``__init__.py`` says what the directory holds.
+This file imports nothing.
 """
 
 __version__ = "0.1.0"

@@ -1,5 +1,5 @@
-"""The command lines of ``python -m ftbench``: their parsers, and the checks that need no
-measurement.
+"""The command lines of ``python -m ftbench``: their parsers,
+and the checks that need no measurement.
 
 This module needs only the standard library and Python 3.9: `./twins bench` checks its command line
 with this module before it builds anything, so that a typo does not cost ten minutes.
@@ -117,8 +117,8 @@ OPTIONS = (*(name for name in HELP if name.startswith("--")), "--no-stress")
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """Return ": did you mean NAME?" with the known name most similar to `name`; "" if no known name
-    is similar.
+    """Return ": did you mean NAME?" with the known name most similar to `name`;
+    "" if no known name is similar.
     """
     close = difflib.get_close_matches(name, known, n=1)
     return f": did you mean {close[0]!r}?" if close else ""
@@ -133,8 +133,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParser:
-    """Return the argument parser of a run. If `both`, --help hides --twin, since `./twins` measures
-    both twins.
+    """Return the argument parser of a run. If `both`, --help hides --twin,
+    since `./twins` measures both twins.
     """
     result = _Parser(
         prog=program,
@@ -263,8 +263,8 @@ READERS = {"report": report_parser, "compare": compare_parser, "merge": merge_pa
 
 
 def check(arguments: list[str], program: str) -> None:
-    """Check the arguments of `./twins bench`, and that --out is writable; exit with status 2 if a
-    check fails.
+    """Check the arguments of `./twins bench`, and that --out is writable;
+    exit with status 2 if a check fails.
     """
     try:
         if reader := READERS.get("".join(arguments[:1])):
@@ -283,8 +283,8 @@ def check(arguments: list[str], program: str) -> None:
 
 
 def _check_writable(out: Path) -> None:
-    """Raise UsageError if results cannot be written to the directory *out*, which may not exist
-    yet.
+    """Raise UsageError if results cannot be written to the directory *out*,
+    which may not exist yet.
     """
     existing_parent = next(path for path in (out, *out.parents) if os.path.exists(path))
     if not (existing_parent.is_dir() and os.access(existing_parent, os.W_OK | os.X_OK)):
@@ -318,8 +318,8 @@ def _workers(text: str) -> list[int]:
 
 
 def choose_scenarios(names: list[str]) -> tuple:
-    """Return the scenarios that `names` stand for, or those of DEFAULT if `names` is empty; may
-    raise UsageError.
+    """Return the scenarios that `names` stand for, or those of DEFAULT if `names` is empty;
+    may raise UsageError.
     """
     names_known = [*SCENARIOS, *GROUPS, "all"]
     if unknown := next((name for name in names if name not in names_known), None):
@@ -352,8 +352,8 @@ def _own(target: str, collate_fn: str | None) -> Scenario:
 
 
 def _check_name(file: Path, name: str) -> None:
-    """Raise UsageError if the text of a Python file shows that no object in the file has this
-    name.
+    """Raise UsageError if the text of a Python file shows
+    that no object in the file has this name.
     """
     try:
         text = file.read_text(errors="replace")
@@ -477,8 +477,8 @@ def _runs_stress(given: argparse.Namespace) -> bool:
 
 
 def _check_use(given: argparse.Namespace, scenarios: tuple[Scenario, ...]) -> None:
-    """Raise UsageError if --data cannot be read, or if no scenario has a use for --data or
-    --batch-size.
+    """Raise UsageError if --data cannot be read, or
+    if no scenario has a use for --data or --batch-size.
     """
     if given.data and not given.data.is_dir():
         state = "is not a directory" if given.data.exists() else "does not exist"
@@ -496,8 +496,8 @@ def _check_use(given: argparse.Namespace, scenarios: tuple[Scenario, ...]) -> No
 def _with_ranks(
     scenarios: tuple[Scenario, ...], ranks: int
 ) -> tuple[tuple[Scenario, ...], tuple[tuple[str, str], ...]]:
-    """Return (scenarios that this number of ranks can measure, (name, reason) of each of the
-    others).
+    """Return (scenarios that this number of ranks can measure,
+    (name, reason) of each of the others).
 
     Raises UsageError if no scenario is left.
     """

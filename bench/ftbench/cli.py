@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 def report_main(arguments: list[str]) -> int:
-    """Remake the report of an earlier run (``python -m ftbench report PATH``); return the exit
-    status, 0.
+    """Remake the report of an earlier run (``python -m ftbench report PATH``);
+    return the exit status, 0.
     """
     options = report_parser().parse_args(arguments)
     from ftbench.compare import earlier
@@ -57,8 +57,8 @@ def report_main(arguments: list[str]) -> int:
 
 
 def compare_main(arguments: list[str]) -> int:
-    """Print what changed between two runs (``python -m ftbench compare A B``); return the exit
-    status.
+    """Print what changed between two runs (``python -m ftbench compare A B``);
+    return the exit status.
     """
     options = compare_parser().parse_args(arguments)
     from ftbench.compare import earlier, text
@@ -75,8 +75,8 @@ def compare_main(arguments: list[str]) -> int:
 
 
 def merge_main(arguments: list[str]) -> int:
-    """Merge the runs of many machines (``python -m ftbench merge RUN...``); return the exit
-    status.
+    """Merge the runs of many machines (``python -m ftbench merge RUN...``);
+    return the exit status.
     """
     options = merge_parser().parse_args(arguments)
     from ftbench.merge import files, terminal
@@ -161,8 +161,8 @@ def _text(path: Path | None) -> str | None:
 
 
 def _report(run: Analysis, directory: RunDirectory, detailed: bool) -> None:
-    """Write the report's files and print the report; if writing fails, still print it, then raise
-    ResultsError.
+    """Write the report's files and print the report; if writing fails,
+    still print it, then raise ResultsError.
     """
     from ftbench.compare import earlier
     from ftbench.report import files, terminal
@@ -235,8 +235,8 @@ def run_main(arguments: list[str]) -> int:
     with Interruption() as interruption, contextlib.closing(Twins()) as twins:
         started = time.monotonic()
         status, latest = _measure(options, interruption, twins)
-        # A run that cannot start is not tried again. A later one may fail without ending a set of
-        # days.
+        # A run that cannot start is not tried again.
+        # A later one may fail without ending a set of days.
         later = range(2, options.again + 1) if latest and status != 2 else ()
         for number in later:
             started, worse = started + options.every, 0
@@ -262,8 +262,8 @@ def run_main(arguments: list[str]) -> int:
 
 
 def _wait(what: str, seconds: float, interruption: Interruption) -> None:
-    """Say when the next run of a set starts, and wait until then; raises Interrupted as soon as a
-    signal arrives.
+    """Say when the next run of a set starts, and wait until then;
+    raises Interrupted as soon as a signal arrives.
     """
     interruption.check()
     if seconds > 0:

@@ -1,5 +1,5 @@
-"""Compare ``num_workers="auto"`` with the best number of threads, which a sweep finds in the same
-process.
+"""Compare ``num_workers="auto"`` with the best number of threads,
+which a sweep finds in the same process.
 
     ./twins exec ft python -m evaluation.autotune.measure
     ./twins exec gil python -m evaluation.autotune.measure jpeg 50-ms --rounds 3 --out table.md
@@ -45,8 +45,8 @@ SETTLED_BATCHES, SETTLED_SECONDS = 50, 5.0
 WARM_SECONDS, TIMED_SECONDS = 0.3, 1.0
 AUTO_TIMES = 3
 ENOUGH = 0.95
-"""Fraction of the highest throughput with which a smaller number of threads counts as good
-enough.
+"""Fraction of the highest throughput with which a smaller number
+of threads counts as good enough.
 """
 ENDLESS = 1 << 40
 
@@ -110,12 +110,12 @@ class Load:
     source: str = "nothing"
     """Name of the files that the dataset reads (ftbench.data.sources)."""
     loop: float = 0.0
-    """Time of a step of the loop, divided by the time for loading a batch with as many threads as
-    CPUs.
+    """Time of a step of the loop, divided by the time
+    for loading a batch with as many threads as CPUs.
     """
     later_delay: float | None = None
-    """Delay (s) that samples get in the middle of the epoch with "auto"; with fixed numbers, from
-    the start.
+    """Delay (s) that samples get in the middle of the epoch with "auto";
+    with fixed numbers, from the start.
     """
 
 
@@ -186,8 +186,8 @@ def run(batches: Iterator, pause: float, least: int, seconds: float) -> float:
 
 
 class Loop:
-    """Training loop over a dataset, which times a loader with a number of threads or with
-    "auto".
+    """Training loop over a dataset, which times a loader
+    with a number of threads or with "auto".
     """
 
     def __init__(self, load: Load, paths: list[str], cpus: int) -> None:

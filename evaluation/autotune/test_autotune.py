@@ -1,5 +1,5 @@
-"""`autotune`: the best number is judged without luck, and each load runs with fixed numbers and
-with "auto".
+"""`autotune`: the best number is judged without luck,
+and each load runs with fixed numbers and with "auto".
 """
 
 import time

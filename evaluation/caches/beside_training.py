@@ -56,8 +56,8 @@ def queued():
 
 
 def interval(one, other, measure):
-    """Return the change in percent, with the 95% interval of resampled turns, which come in
-    pairs.
+    """Return the change in percent, with the 95% interval of resampled turns,
+    which come in pairs.
     """
     chance, pairs = random.Random(0), list(zip(one, other, strict=True))
 

@@ -1,5 +1,5 @@
-"""Compare the growing cache with litdata's and MosaicML's datasets and NVIDIA's multi-storage
-client.
+"""Compare the growing cache with litdata's and MosaicML's datasets
+and NVIDIA's multi-storage client.
 
 All run at their documented settings, on one disk and source. Each candidate gets the same samples
 from a directory that stands for the remote store, writes them to its local cache, and builds
@@ -12,8 +12,8 @@ in the middle of its first epoch and started again.
 The multi-storage client caches only remote stores: "multi-storage" and "ours-s3" read from a server
 of S3's protocol (moto's), which is the slowest part of their first epoch.
 
-Missing packages are installed into a temporary folder. (Not all that streaming needs has wheels for
-3.13t.)
+Missing packages are installed into a temporary folder.
+(Not all that streaming needs has wheels for 3.13t.)
 """
 
 import argparse
@@ -106,8 +106,8 @@ def write_s3(store, count):
             "options": {"access_key": "k", "secret_key": "s"},
         },
     }
-    # By default each opening of a file asks the server whether it has changed, which no other
-    # candidate does.
+    # By default each opening of a file asks the server whether it has changed,
+    # which no other candidate does.
     cache = {
         "size": f"{4 * count * 2 * VALUES >> 20}M",
         "location": str(store.parent / "cache"),
@@ -212,8 +212,8 @@ def run_one(way, store, cache, count, epochs):
 
 
 def install(ways, work):
-    """Install the packages that the twin lacks, for this process and its children; keep the twin's
-    torch.
+    """Install the packages that the twin lacks, for this process and its children;
+    keep the twin's torch.
     """
     installed = {normalise(each.name): each.version for each in importlib.metadata.distributions()}
     wanted = sorted({package for way in ways for package in NEEDS.get(way, ())}) + [

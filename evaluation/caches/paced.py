@@ -16,8 +16,8 @@ class Paced:
 
     def __init__(self, size, rate):
         self.size = size
-        # Not a memoryview: threads that slice one lose count of its slices without the GIL, and it
-        # is released.
+        # Not a memoryview: threads that slice one lose count of its slices without the GIL,
+        # and it is released.
         self._memory = np.frombuffer(np.random.default_rng(0).bytes(size + (64 << 20)), np.uint8)
         self._changed = threading.Condition()
         self._rate, self._next, self._closed = rate, 0.0, False

@@ -38,8 +38,8 @@ def on_disk(directory):
 
 
 class Watch(threading.Thread):
-    """Thread that finds the largest use of the disk by the directory; the only writer of
-    ``most``.
+    """Thread that finds the largest use of the disk by the directory;
+    the only writer of ``most``.
     """
 
     def __init__(self, directory):
@@ -57,8 +57,8 @@ class Watch(threading.Thread):
 
 
 def disk_rate(directory, file_bytes, seconds):
-    """Return the MB/s of files that are written and synced one after the other; the oldest are
-    removed.
+    """Return the MB/s of files that are written and synced one after the other;
+    the oldest are removed.
     """
     data, written, begin = memoryview(os.urandom(4 << 20)), 0, time.perf_counter()
     names = []
@@ -155,8 +155,8 @@ def main():
     parser.add_argument("--rate", type=float, default=600.0, help="MB/s that the source gives")
     parser.add_argument("--read-rate", type=float, default=600.0, help="MB/s that the loop takes")
     parser.add_argument("--budget", type=float, default=8.0, help="GB")
-    # More room for what comes than for what is read, or what comes has to wait for the end of each
-    # epoch.
+    # More room for what comes than for what is read,
+    # or what comes has to wait for the end of each epoch.
     parser.add_argument(
         "--pin", type=float, default=0.45, help="the part of the budget that an epoch may have"
     )

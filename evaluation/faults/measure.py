@@ -18,8 +18,8 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 class Fault(NamedTuple):
-    """A fault: the file, its present code, the code with the fault, and the folder with the
-    package's tests.
+    """A fault: the file, its present code, the code with the fault,
+    and the folder with the package's tests.
     """
 
     file: str
@@ -120,8 +120,8 @@ def failures(folder: Path, *arguments: str) -> str:
 
 
 def main(names: list[str]) -> int:
-    """Print for each fault the test that found it; return the number of faults that no test
-    found.
+    """Print for each fault the test that found it;
+    return the number of faults that no test found.
     """
     missed = 0
     for name in names or FAULTS:

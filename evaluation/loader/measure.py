@@ -1,5 +1,5 @@
-"""Compare this loader with torch's, a bare loop and plain collation: images, and samples of several
-shapes.
+"""Compare this loader with torch's, a bare loop and plain collation:
+images, and samples of several shapes.
 
     ./twins exec ft python evaluation/loader/measure.py [CASE ...]
 
@@ -66,8 +66,8 @@ class Images(torch.utils.data.Dataset):
 
 
 def leaves(count, nbytes):
-    """Make samples of *count* of eight arrays, in turn, so that the working set is the same for any
-    count.
+    """Make samples of *count* of eight arrays, in turn,
+    so that the working set is the same for any count.
     """
     arrays = [np.full((nbytes,), leaf, np.uint8) for leaf in range(8)]
     samples = [tuple(arrays[first : first + count]) for first in range(0, 8, count)]
@@ -170,8 +170,8 @@ def candidate(name, way):
 
 
 def child():
-    """Run an epoch of the candidate that a line of the input names; print the times of it and its
-    first batch.
+    """Run an epoch of the candidate that a line of the input names;
+    print the times of it and its first batch.
     """
     torch.set_num_threads(1)
     keep_freed_memory()  # as the loader does, so that the others have the same
@@ -189,8 +189,8 @@ def child():
 
 
 def measure(candidates, rounds):
-    """Return each candidate's median times (s) of an epoch and of its first batch, in one set of
-    processes.
+    """Return each candidate's median times (s) of an epoch and of its first batch,
+    in one set of processes.
     """
     children = {
         process: subprocess.Popen(

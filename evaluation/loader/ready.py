@@ -1,5 +1,5 @@
-"""Time ``next()`` for batches that cost nothing to load: what the loader itself does in the loop's
-thread.
+"""Time ``next()`` for batches that cost nothing to load:
+what the loader itself does in the loop's thread.
 
     ./twins exec ft python evaluation/loader/ready.py
 

@@ -1,5 +1,5 @@
-"""Draw README's first picture, docs/throughput.svg: this loader against torch's, as JPEGs decoded
-per second.
+"""Draw README's first picture, docs/throughput.svg: this loader against torch's,
+as JPEGs decoded per second.
 
 The figures are those of kept runs of ``./twins bench`` at different hours on one machine, their
 waterfalls of JPEG decoding: torch's DataLoader with processes and the GIL, and this loader with
@@ -22,8 +22,8 @@ WIDTH, HEIGHT = 760, 190
 LEFT, LONGEST, BAR = 24, 470, 34
 """Pixels: left edge of the bars, length of the longer bar, height of each."""
 
-# The picture brings its own background, because it cannot know the page's. Colours are those of the
-# report's charts.
+# The picture brings its own background, because it cannot know the page's.
+# Colours are those of the report's charts.
 STYLE = """
   .card { fill: #ffffff; stroke: #d0d7de }
   text { fill: #1c1e21; font: 15px Helvetica, Arial, sans-serif }
@@ -45,8 +45,8 @@ def text(x: float, y: float, content: str, kind: str = "") -> str:
 
 
 def bar(y: float, label: str, rate: float, fastest: float, colour: str) -> str:
-    """Return a labelled bar whose length is *rate*, in samples per second, relative to
-    *fastest*.
+    """Return a labelled bar whose length is *rate*,
+    in samples per second, relative to *fastest*.
     """
     length = LONGEST * rate / fastest
     return (

@@ -1,5 +1,5 @@
-"""Measure the recall and the false alarms of `./twins audit`, on the planted races and the sound
-datasets.
+"""Measure the recall and the false alarms of `./twins audit`,
+on the planted races and the sound datasets.
 
     python3 evaluation/races/measure.py [OPTION ...] [NAME ...]
 
@@ -82,8 +82,8 @@ def audit(path, scratch):
 
 
 def script(path, folder, scratch):
-    """Write the dataset's file as a script that loads it in threads; return its path, Python and
-    the environment.
+    """Write the dataset's file as a script that loads it in threads;
+    return its path, Python and the environment.
     """
     file = scratch / path.name
     file.write_text(f"{path.read_text()}\n\n{DRIVER}")

@@ -1,5 +1,5 @@
-"""Prove that the planted races are real: right samples in one thread and in processes, wrong ones
-in threads.
+"""Prove that the planted races are real: right samples in one thread and in processes,
+wrong ones in threads.
 
     ./twins exec ft python evaluation/races/prove.py [--seconds 1] [--out FILE] [NAME...]
 
@@ -165,8 +165,8 @@ def epoch_of_stream(dataset, expected, **arguments):
 
 
 def serial(path):
-    """Return the right samples, and the faults of a second load in another order in the same
-    thread.
+    """Return the right samples, and the faults of a second load
+    in another order in the same thread.
     """
     dataset = load(path)
     if is_iterable(dataset):
@@ -199,8 +199,8 @@ def in_processes(path, expected):
 
 
 def pausing(names, share=0.03, longest=0.001):
-    """Return a trace function that pauses threads at random between the bytecodes of these
-    files.
+    """Return a trace function that pauses threads
+    at random between the bytecodes of these files.
     """
     dice = random.Random(0)
 
@@ -219,8 +219,8 @@ def pausing(names, share=0.03, longest=0.001):
 
 
 def in_threads(path, expected, seconds, rounds, stop_at_fault):
-    """Load epochs in threads until the time is up; return loads, faults, epochs, and epochs with a
-    fault.
+    """Load epochs in threads until the time is up; return loads,
+    faults, epochs, and epochs with a fault.
     """
     end = time.monotonic() + seconds
     loads, faults, epochs, bad = 0, Counter(), 0, 0

@@ -1,5 +1,5 @@
-# What measure.py appends to a dataset's file for threadcheck, which looks at one script with its
-# threads.
+# What measure.py appends to a dataset's file for threadcheck,
+# which looks at one script with its threads.
 if __name__ == "__main__":
     import copy
     import itertools

@@ -1,5 +1,5 @@
-"""Counts changes of reference counts that threads share, by type of the object, in one batch of the
-loader.
+"""Counts changes of reference counts that threads share,
+by type of the object, in one batch of the loader.
 
 Without the GIL, a thread changes the count of an object that another thread made by an atomic
 operation on memory that both use. On many CPUs this costs more the more threads do it to the same

@@ -1,5 +1,5 @@
-"""``python -m evaluation.trust.measure``: does the benchmark find planted differences, and no
-others?
+"""``python -m evaluation.trust.measure``: does the benchmark find planted differences,
+and no others?
 
 Real runs on this machine, planned and stopped as every run is, measure A, A again, and A with more
 work planted, which must be found. docs/method.md has the results; tests/unit/bench/test_verdicts.py
@@ -332,8 +332,8 @@ class Trust:
             tally.count(run.measured)
 
     def _enough(self, rounds: Sequence[Measured]) -> bool:
-        """True if a run may stop for the width of its intervals, as others do
-        (ftbench.stats.waterfall.precise).
+        """True if a run may stop for the width of its intervals,
+        as others do (ftbench.stats.waterfall.precise).
         """
         if len(rounds) < waterfall.FEWEST_TO_STOP:
             return False
@@ -436,8 +436,8 @@ class Trust:
 
 
 def written(trust: Trust, content: dict, out: Path | None, status: int) -> int:
-    """Write the content to *out*, if given; return the exit status, which is *status* unless that
-    is 0.
+    """Write the content to *out*, if given; return the exit status,
+    which is *status* unless that is 0.
     """
     if out:
         try:

@@ -26,8 +26,8 @@ PREFIX = "planted-"
 VARIED = "-varied-"
 # Metrics that are the same work in less or more time.
 RATES = ("throughput", "gb_per_s")
-# The number of times that a sample is loaded, on average over all turns, where the turns of a
-# candidate vary.
+# The number of times that a sample is loaded, on average over all turns,
+# where the turns of a candidate vary.
 TIMES = 1.3
 # Of the multiples of this, the fractional parts fill the interval from 0 to 1 evenly.
 GOLDEN = 0.618034
@@ -55,8 +55,8 @@ def _more_batches(task: Task, base: Scenario, percent: int) -> Turns:
 
 
 class Repeated:
-    """Dataset that loads some samples more than once. `times`, the mean number of times, is set
-    between turns.
+    """Dataset that loads some samples more than once. `times`,
+    the mean number of times, is set between turns.
     """
 
     def __init__(self, dataset: Any):
@@ -103,8 +103,8 @@ def varied(pattern: str) -> Planting:
 def _longer_steps(
     measure: Callable[[Task, float], Turns],
 ) -> Callable[[Task, Scenario, int], Turns]:
-    """Return a function that measures with *percent* more work in each step of the loop while the
-    loader loads.
+    """Return a function that measures with *percent* more work
+    in each step of the loop while the loader loads.
     """
     return lambda task, base, percent: measure(task, 1 + percent / 100)
 
@@ -123,13 +123,13 @@ class Planting:
     workers: int | None = None
     """Number of workers, None for the scenario's own."""
     pattern: str = ""
-    """How the turns of the other two vary (`varied`); "" if not. Then threads alone are
-    measured.
+    """How the turns of the other two vary (`varied`); "" if not.
+    Then threads alone are measured.
     """
 
     def scenario(self, config: str, percent: int) -> Scenario:
-        """Return the scenario: A against itself and against *percent* more work, in one
-        configuration.
+        """Return the scenario: A against itself and against *percent* more work,
+        in one configuration.
         """
         base, like = self.base, self.base.case(self.case)
 

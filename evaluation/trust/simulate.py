@@ -35,8 +35,8 @@ each in a cycle.
 """
 NAMES = "ABCDE"
 CANDIDATES = len(NAMES)
-# Standard deviations of the logarithms of a turn and of a process, as steady candidates have them
-# (docs/method.md).
+# Standard deviations of the logarithms of a turn and of a process,
+# as steady candidates have them (docs/method.md).
 TURNS_VARY, PROCESSES_VARY = 0.04, 0.014
 RATE_BESIDE = 0.7
 """Speed of two workers on two CPUs while another program uses a CPU."""
@@ -46,8 +46,8 @@ SIZES = ((3, 3, 4), (3, 3, 10), (5, 7, 10), (5, 12, 10))
 
 
 class Load:
-    """Bursts of other load: one CPU is busy from each start to the next end. The time begins at 0
-    s.
+    """Bursts of other load: one CPU is busy from each start to the next end.
+    The time begins at 0 s.
     """
 
     def __init__(self, rng: random.Random, share: float, seconds: float):
@@ -58,8 +58,8 @@ class Load:
             self._ends += [self._ends[-1] + pause, self._ends[-1] + pause + burst]
 
     def run(self, begin: float, work: float) -> tuple[float, float]:
-        """Return (seconds that *work* seconds of quiet work take from *begin* on, seconds of them
-        beside load).
+        """Return (seconds that *work* seconds of quiet work take from *begin* on,
+        seconds of them beside load).
         """
         now, beside = begin, 0.0
         place = bisect.bisect_right(self._ends, now)
@@ -105,8 +105,8 @@ def trial(name: str, seconds: Sequence[float], beside: Sequence[float]) -> Trial
 def round_of(
     rng: random.Random, pattern: str, difference: float, number: int, share: float
 ) -> list[Trial]:
-    """Return the trials of A and B in a round of *number* turns; B has *difference* times A's
-    work.
+    """Return the trials of A and B in a round of *number* turns;
+    B has *difference* times A's work.
     """
     load = Load(rng, share, 3 * CANDIDATES * number * TURN_SECONDS)
     works = [PATTERNS["steady"](rng, number) for _ in range(CANDIDATES)]
@@ -132,8 +132,8 @@ def round_of(
 def run(
     rng: random.Random, pattern: str, difference: float, size: tuple[int, int, int], share: float
 ) -> Ratio:
-    """Return B's ratio to A in one run, which ends when the interval is narrow, as other runs
-    do.
+    """Return B's ratio to A in one run, which ends when the interval is narrow,
+    as other runs do.
     """
     fewest, most, number = size
     rounds: list[list[Trial]] = []

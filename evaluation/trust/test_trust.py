@@ -1,5 +1,5 @@
-"""Does the program that judges the verdicts judge right? Run by hand: ``pytest
-evaluation/trust``.
+"""Does the program that judges the verdicts judge right? Run
+by hand: ``pytest evaluation/trust``.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def test_how_many_rounds_find_it_is_told_from_the_rounds_of_all_runs():
     assert list(drawn) == [3, 4, 5, 6, 8, 10, 12, 16, 20, 24]
     assert all(same >= 0.9 for same, *_ in drawn.values())
     assert drawn[24][1] > 0.9 > drawn[5][1] and drawn[24][1] > drawn[8][1] > drawn[3][1]
-    # Of what is supposed, 6%, 10% and 15%, the larger is found more often; 10% as often as the 10%
-    # planted.
+    # Of what is supposed, 6%, 10% and 15%, the larger is found more often;
+    # 10% as often as the 10% planted.
     assert all(six <= ten <= fifteen for _, _, six, ten, fifteen in drawn.values())
     assert drawn[16][3] == pytest.approx(drawn[16][1], abs=0.1)
 

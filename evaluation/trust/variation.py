@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 Pattern = Callable[[random.Random, int], list[float]]
 
-# A window of slow turns: the part of turns that are slow, how likely the next turn is slow too, how
-# slow.
+# A window of slow turns: the part of turns that are slow,
+# how likely the next turn is slow too, how slow.
 SLOW, STAYS, SLOWER = 0.2, 0.6, 1.3
 
 
@@ -32,8 +32,8 @@ def windows(rng: random.Random, turns: int) -> list[float]:
 
 
 def bimodal(rng: random.Random, turns: int) -> list[float]:
-    """Return turns half of which, drawn at random, take a third longer than the others: a deviation
-    of 14%.
+    """Return turns half of which, drawn at random,
+    take a third longer than the others: a deviation of 14%.
     """
     return [rng.choice((0.86, 1.14)) for _ in range(turns)]
 

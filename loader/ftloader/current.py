@@ -37,31 +37,31 @@ class CurrentSample:
         """Record the sample *key* of *epoch* as current. Its place in the batch is *position* in
         *slots*, if any.
         """
-        # All workers share the epoch's reference count, and writing to it costs more than a
-        # comparison.
+        # All workers share the epoch's reference count,
+        # and writing to it costs more than a comparison.
         if self.epoch is not epoch:
             self.epoch = epoch
         self.key, self.rest, self.rng = key, None, None
         self.slots, self.position, self.given = slots, position, None
 
     def enter_all(self, epoch: Any, keys: Sequence[Any], rest: Iterator) -> None:
-        """Record that the thread loads *keys* in turn. The key that the iterator *rest* gave last
-        is current.
+        """Record that the thread loads *keys* in turn.
+        The key that the iterator *rest* gave last is current.
         """
         if self.epoch is not epoch:
             self.epoch = epoch
         self.key, self.rest, self.rng, self._seen = keys, rest, None, -1
 
     def leave(self) -> None:
-        """Record that this thread is loading no sample. Drop all references to the sample loaded
-        before.
+        """Record that this thread is loading no sample.
+        Drop all references to the sample loaded before.
         """
         self.key, self.rest, self.rng = NO_SAMPLE, None, None
         self.slots, self.position, self.given = None, 0, None
 
     def locate(self) -> Any:
-        """Return the current sample's key. If it changed since the last call, drop the earlier
-        sample's generators.
+        """Return the current sample's key. If it changed since the last call,
+        drop the earlier sample's generators.
         """
         if self.rest is None:
             return self.key
@@ -86,8 +86,8 @@ def enter_sample(epoch: Any, key: Any) -> None:
 
 
 class _Temporarily:
-    """Context manager that sets an attribute of ``this_thread``, and restores the attribute at the
-    end.
+    """Context manager that sets an attribute of ``this_thread``,
+    and restores the attribute at the end.
     """
 
     # contextlib's would set ``__traceback__`` of an exception in the block, which the exception's
@@ -113,8 +113,8 @@ def sample_scope() -> _Temporarily:
 
 
 def acting_as(info: Any) -> _Temporarily:
-    """Return a context manager in which ``get_worker_info()`` returns *info*, in this thread
-    only.
+    """Return a context manager in which ``get_worker_info()`` returns *info*,
+    in this thread only.
     """
     return _Temporarily("worker", info)
 

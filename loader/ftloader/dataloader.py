@@ -199,8 +199,8 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         return super().__len__() if length is None else length
 
     def statistics(self, total: bool = False) -> Statistics:
-        """Return times and counts of the latest epoch, also while it runs; with *total*, of all
-        epochs.
+        """Return times and counts of the latest epoch,
+        also while it runs; with *total*, of all epochs.
 
         Any thread may call this at any time. ``print(loader.statistics())`` says in three lines
         what limits the loop and what to change; ``as_dict()`` is for JSON. A copy of the loader

@@ -36,12 +36,12 @@ __all__ = [
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
 default_loader = decode.read_pil
-"""Returns the image at a path as an RGB ``PIL.Image.Image``, which torchvision's transforms
-accept.
+"""Returns the image at a path as an RGB ``PIL.Image.Image``,
+which torchvision's transforms accept.
 """
 
-# Encodes every str and restores it, also file names that are not valid UTF-8: os.fsdecode gives
-# lone surrogates.
+# Encodes every str and restores it, also file names that are not valid UTF-8:
+# os.fsdecode gives lone surrogates.
 _ENCODING = "utf-8", "surrogatepass"
 
 type _Strings = tuple[bytes, np.ndarray]  # strings back to back, and the end of each
@@ -82,8 +82,8 @@ class PathTable:
 
         def names() -> Iterator[str]:
             for path in paths:
-                # Cut after the last separator: joining is then adding, which restores any path
-                # exactly.
+                # Cut after the last separator: joining is then adding,
+                # which restores any path exactly.
                 cut = path.rfind(os.sep) + 1
                 directory_ids.append(directories.setdefault(path[:cut], len(directories)))
                 yield path[cut:]
@@ -102,8 +102,8 @@ class PathTable:
         return len(self.class_ids)
 
     def path(self, index: int) -> str:
-        """Return the path at *index*, 0 <= index < len(self). Raise ``IndexError`` for another
-        index.
+        """Return the path at *index*, 0 <= index < len(self).
+        Raise ``IndexError`` for another index.
         """
         if not 0 <= index < len(self):
             raise IndexError(f"path {index} of {len(self)}")
@@ -177,8 +177,8 @@ class DatasetFolder(torch.utils.data.Dataset):
     """Dataset of files in one folder per class: ``root/dog/x.ext``, ``root/cat/y.ext``,
     ``root/cat/z/w.ext``.
 
-    Any number of threads may read the dataset at the same time if *loader* and the transforms allow
-    that.
+    Any number of threads may read the dataset at the same time
+    if *loader* and the transforms allow that.
 
     Args:
         root: the folder that contains the class folders.
@@ -238,8 +238,8 @@ class DatasetFolder(torch.utils.data.Dataset):
         is_valid_file: Callable[[str], bool] | None = None,
         allow_empty: bool = False,
     ) -> Sequence[tuple[str, int]]:
-        """Return (path, class index) of each file in the folders of *class_to_idx* and their
-        subfolders.
+        """Return (path, class index) of each file in the folders
+        of *class_to_idx* and their subfolders.
 
         The order is torchvision's: by class name, then by path of the folder, then by file name.
         Links to folders are followed. Raise ``ValueError`` unless exactly one of *extensions* and

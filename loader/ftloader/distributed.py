@@ -20,8 +20,8 @@ FORMAT: Final = "ftloader.DistributedSampler"
 VERSION: Final = 1
 _KEYS: Final = ("format", "version", "epoch", "given", "length", "seed", "shuffle", "num_replicas")
 _SAME: Final = {"length": "a dataset of {} samples", "seed": "seed={}", "shuffle": "shuffle={}"}
-"""Parts of a state that must equal those of the sampler that loads it. The values name them in
-messages.
+"""Parts of a state that must equal those of the sampler that loads it.
+The values name them in messages.
 """
 
 
@@ -68,8 +68,8 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
         super().__init__(dataset, num_replicas, rank, shuffle, seed, drop_last)
         self.epoch: int  # set by torch's class
         self._length = len(dataset)
-        # (epoch, number of items given), replaced as a whole, since state_dict() may be called in
-        # any thread.
+        # (epoch, number of items given), replaced as a whole,
+        # since state_dict() may be called in any thread.
         self._position = self.epoch, 0
         # a position that no iteration has started from yet
         self._loaded: tuple[int, int] | None = None
@@ -124,8 +124,8 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
         return left // self.num_replicas if self.drop_last else -(-left // self.num_replicas)
 
     def samples_left(self, state: Mapping[str, Any]) -> int:
-        """Return the number of samples that each rank yields after *state*, which ``state_dict()``
-        has returned.
+        """Return the number of samples that each rank yields after *state*,
+        which ``state_dict()`` has returned.
 
         Raises:
             ValueError: as ``load_state_dict()`` does.
@@ -139,8 +139,8 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
         return self._loaded[1] if self._loaded is not None and self._loaded[0] == epoch else 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch that the next iteration yields, from its start unless a state of this epoch
-        was loaded.
+        """Set the epoch that the next iteration yields,
+        from its start unless a state of this epoch was loaded.
         """
         super().set_epoch(epoch)
         self._epoch_set = True
@@ -194,11 +194,11 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
 
 
 def _checked(state: Any, own: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the epoch and the number of items given out. Raise ``ValueError`` unless *state* fits
-    *own*.
+    """Return the epoch and the number of items given out.
+    Raise ``ValueError`` unless *state* fits *own*.
 
-    *own*: a state of the sampler that loads *state*, with its dataset length, ``seed`` and
-    ``shuffle``.
+    *own*: a state of the sampler that loads *state*,
+    with its dataset length, ``seed`` and ``shuffle``.
     """
     if not isinstance(state, Mapping):
         raise ValueError(f"the state must be a dictionary from state_dict(), not {type(state)}")

@@ -20,20 +20,20 @@ class FtloaderError(Exception):
 
 
 class Cancelled(Exception):
-    """Exception in a worker that builds a batch of a cancelled epoch: the consumer no longer wants
-    the batch.
+    """Exception in a worker that builds a batch of a cancelled epoch:
+    the consumer no longer wants the batch.
     """
 
 
 class Exhausted(Exception):
-    """Exception for the end of a worker's share. Not ``StopIteration``, which user code may raise
-    by mistake.
+    """Exception for the end of a worker's share. Not ``StopIteration``,
+    which user code may raise by mistake.
     """
 
 
 class DecodeError(FtloaderError, OSError, ValueError):
-    """Error for an image that cannot be read or decoded: missing, unreadable, truncated, corrupt or
-    unknown.
+    """Error for an image that cannot be read or decoded: missing,
+    unreadable, truncated, corrupt or unknown.
 
     Most of Pillow's errors are ``OSError``, so code that catches ``OSError`` still works. The
     message names the image and the reason. Pickling keeps the path, the notes and, if possible,
@@ -51,8 +51,8 @@ class DecodeError(FtloaderError, OSError, ValueError):
 
     @classmethod
     def of(cls, name: str, path: str | None, cause: BaseException) -> "DecodeError":
-        """Return (do not raise) an error for the image called *name*, whose ``__cause__`` is
-        *cause*.
+        """Return (do not raise) an error for the image called *name*,
+        whose ``__cause__`` is *cause*.
         """
         error = cls(f"cannot decode {name}: {describe(cause)}", path)
         error.__cause__ = cause

@@ -1,5 +1,5 @@
-"""The package's only fork hook (``os.register_at_fork``), and locks that are free in a forked
-child.
+"""The package's only fork hook (``os.register_at_fork``),
+and locks that are free in a forked child.
 
 A lock that another thread holds at a fork stays locked in the child forever. Objects that a child
 may go on using get their locks from here. Hold such a lock for short steps only, which leave
@@ -20,8 +20,8 @@ and why none can wait for a lock:
   waits for no thread.
 - ``decode.cuda`` (of a thread's decoder) waits for copies on the GPU, which need no thread.
 
-No weak reference has a callback. Locks that are not made here are held by workers and fetchers
-alone.
+No weak reference has a callback. Locks that are not made here are held
+by workers and fetchers alone.
 """
 
 import os
@@ -40,15 +40,15 @@ _functions: list[Callable[[], Any]] = []  # of modules, added while they are imp
 
 
 def rlock() -> threading.RLock:
-    """Return a new ``threading.RLock`` that is free in a forked child, even if a thread held it in
-    the parent.
+    """Return a new ``threading.RLock`` that is free in a forked child,
+    even if a thread held it in the parent.
     """
     return renewed(threading.RLock())
 
 
 def renewed[T](new: T) -> T:
-    """Make every forked child call ``new._at_fork_reinit()``, which must not block. Return
-    *new*.
+    """Make every forked child call ``new._at_fork_reinit()``,
+    which must not block. Return *new*.
     """
     # The object is not kept alive.
     global _when_to_tidy_up
@@ -74,8 +74,8 @@ def holds_a_lock() -> bool:
 
 
 def call_in_child(function: Callable[[], Any]) -> None:
-    """Make every forked child call *function*, once the locks made in this module are free
-    there.
+    """Make every forked child call *function*,
+    once the locks made in this module are free there.
     """
     _functions.append(function)
 

@@ -16,8 +16,8 @@ def is_iterable(loader: Any) -> bool:
 
 
 def is_stateful(value: Any) -> bool:
-    """Return True if *value* has ``load_state_dict`` and a ``state_dict`` that needs no
-    arguments.
+    """Return True if *value* has ``load_state_dict``
+    and a ``state_dict`` that needs no arguments.
     """
     # MosaicML streaming and litdata have methods of these names that need other arguments.
     save = optional(value, "state_dict")
@@ -33,15 +33,15 @@ def is_stateful(value: Any) -> bool:
 
 
 def is_elastic(sampler: Any) -> bool:
-    """Return True if another number of ranks may load *sampler*'s state: see
-    ``ftloader.distributed``.
+    """Return True if another number of ranks may load *sampler*'s
+    state: see ``ftloader.distributed``.
     """
     return is_stateful(sampler) and callable(optional(sampler, "next_pass_state"))
 
 
 def has_getitems(dataset: Any) -> bool:
-    """Return True if a map-style dataset has a method ``__getitems__`` (not None), which loads a
-    whole batch.
+    """Return True if a map-style dataset has a method ``__getitems__`` (not None),
+    which loads a whole batch.
     """
     # torch's wrappers load batches at once if a wrapped dataset does. A subclass that overrides
     # ``__getitem__`` alone is asked for batches, as in torch.

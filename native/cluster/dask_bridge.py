@@ -1,5 +1,5 @@
-"""Client of a Dask cluster for `./twins repro --dask`: a program that ftsafety.repro.cluster, its
-parent, starts.
+"""Client of a Dask cluster for `./twins repro --dask`:
+a program that ftsafety.repro.cluster, its parent, starts.
 
     PYTHON native/cluster/dask_bridge.py          (standard input is a socket)
 
@@ -41,8 +41,8 @@ LONGEST_LINE = 16 * 1024 * 1024
 LONGEST_PIECE = 1024 * 1024
 MOST_ROUNDS = 100
 TASK_SECONDS = 20.0
-"""The time that a task should take. The first tasks have one round each, which shows how long that
-takes.
+"""The time that a task should take. The first tasks have one round each,
+which shows how long that takes.
 """
 FEWEST_AHEAD, AHEAD = 8, 2
 """Number of tasks that are under way: at least 8, and 2 for each thread of the cluster."""
@@ -60,8 +60,8 @@ NO_SCHEDULER = "name the address that the scheduler prints when it starts, or it
 
 
 def work(topic: str, command: list[str], folder: str, request: str) -> tuple[str, str, str, float]:
-    """Run a task on the worker that calls this; return (host name, output, error message or "",
-    seconds).
+    """Run a task on the worker that calls this; return (host name,
+    output, error message or "", seconds).
 
     Raises RuntimeError if the process was killed (SIGKILL), or the worker closes.
     """
@@ -103,8 +103,8 @@ def work(topic: str, command: list[str], folder: str, request: str) -> tuple[str
 
 
 def last_line(errors) -> str:
-    """Return the last line of what a task wrote to stderr, a binary file. Called by `work` on the
-    worker.
+    """Return the last line of what a task wrote to stderr,
+    a binary file. Called by `work` on the worker.
     """
     size = errors.seek(0, os.SEEK_END)
     errors.seek(max(0, size - KEPT))
@@ -227,8 +227,8 @@ async def count_threads(client: Client) -> int:
 
 
 async def unequal(client: Client) -> str:
-    """Return an error message if the cluster has another version of Python or Dask than here, else
-    "".
+    """Return an error message if the cluster has another version
+    of Python or Dask than here, else "".
 
     Python's version matters because functions are sent to the workers as bytecode.
     """
@@ -263,8 +263,8 @@ def _words(failure: BaseException) -> str:
 
 
 async def serve() -> None:
-    """Connect to the cluster, and run the parent's campaign until all is done or the parent closes
-    the socket.
+    """Connect to the cluster, and run the parent's campaign until all is done
+    or the parent closes the socket.
     """
     parent = socket.socket(fileno=os.dup(0))
     reader, writer = await asyncio.open_connection(sock=parent, limit=LONGEST_LINE)
@@ -301,8 +301,8 @@ async def _run_campaign(bridge: Bridge, reader: asyncio.StreamReader) -> None:
 
 
 if __name__ == "__main__":
-    # Ctrl-C at a terminal reaches all of its processes. This one ends when its parent closes the
-    # socket.
+    # Ctrl-C at a terminal reaches all of its processes.
+    # This one ends when its parent closes the socket.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.getLogger("distributed").setLevel(logging.ERROR)
     asyncio.run(serve())

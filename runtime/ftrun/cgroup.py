@@ -34,8 +34,8 @@ class _Mount(NamedTuple):
 
 
 def _groups(controller: str, proc: Path) -> Iterator[tuple[Path, bool]]:
-    """Yield (directory, True if cgroup version 2) of this process's group for *controller*, then of
-    its ancestors.
+    """Yield (directory, True if cgroup version 2) of this process's group for *controller*,
+    then of its ancestors.
     """
     paths = _group_paths(controller, proc)
     for mount in _mounts(controller, proc):
@@ -65,8 +65,8 @@ def _mounts(controller: str, proc: Path) -> Iterator[_Mount]:
 
 
 def _has_controller(kind: list[str], controller: str) -> bool:
-    """True for a mount of cgroup version 2, which has all controllers, or of this controller in
-    version 1.
+    """True for a mount of cgroup version 2, which has all controllers,
+    or of this controller in version 1.
 
     `kind`: type, device and options of the mount.
     """
@@ -122,8 +122,8 @@ def _quota(group: Path, is_v2: bool) -> tuple[str, str]:
 
 
 def throttled_seconds(proc: Path = Path("/proc")) -> float | None:
-    """Return the seconds for which a CPU quota has stopped this process's group so far; None if
-    unknown.
+    """Return the seconds for which a CPU quota has stopped this process's group so far;
+    None if unknown.
     """
     durations = []
     for group, is_v2 in _groups("cpu", proc):
@@ -156,8 +156,8 @@ def memory_left(proc: Path = Path("/proc")) -> tuple[int | None, int | None]:
 
 
 def _memory(group: Path, is_v2: bool) -> tuple[int | None, int | None]:
-    """Return a group's memory limit and its use without page cache, in bytes; None without a
-    limit.
+    """Return a group's memory limit and its use without page cache,
+    in bytes; None without a limit.
     """
     if is_v2:
         limit_name, usage_name, cache_name = "memory.max", "memory.current", "inactive_file"

@@ -67,8 +67,8 @@ TWIN = {name: configuration.twin for name, configuration in CONFIGURATIONS.items
 
 
 def this_twin() -> str:
-    """Return the name of the twin that runs this process: "ft" if it is a free-threaded build, else
-    "gil".
+    """Return the name of the twin that runs this process:
+    "ft" if it is a free-threaded build, else "gil".
     """
     return "ft" if sysconfig.get_config_var("Py_GIL_DISABLED") else "gil"
 
@@ -79,8 +79,8 @@ def gil_enabled() -> bool:
 
 
 def command(python: str | Path, module: str) -> list[str]:
-    """Return the command that runs a module with `python`, without the working directory on
-    `sys.path`.
+    """Return the command that runs a module with `python`,
+    without the working directory on `sys.path`.
     """
     return [str(python), "-P", "-m", module]
 
@@ -88,11 +88,11 @@ def command(python: str | Path, module: str) -> list[str]:
 def child_environment(
     config: str | None = None, base: Mapping[str, str] = os.environ, paths: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Return environment variables for a child process: `base`, with the project and `paths` in
-    PYTHONPATH.
+    """Return environment variables for a child process: `base`,
+    with the project and `paths` in PYTHONPATH.
 
-    PYTHON_GIL is set as the configuration `config` needs it. If `config` is None, PYTHON_GIL is
-    left out.
+    PYTHON_GIL is set as the configuration `config` needs it.
+    If `config` is None, PYTHON_GIL is left out.
     """
     environment = dict(base)
     environment.pop("PYTHON_GIL", None)
@@ -107,16 +107,16 @@ def child_environment(
 
 
 def _search_path(folders: list[str], before: str) -> str:
-    """Return a value of PYTHONPATH: the folders, then the others of the value that it had
-    before.
+    """Return a value of PYTHONPATH: the folders,
+    then the others of the value that it had before.
     """
     rest = [path for path in before.split(os.pathsep) if path and path not in folders]
     return os.pathsep.join(folders + rest)
 
 
 def last_lines(stderr: bytes, count: int = 12) -> str:
-    """Return the last `count` lines of `stderr` for an error message, indented, each after a line
-    break.
+    """Return the last `count` lines of `stderr` for an error message,
+    indented, each after a line break.
     """
     text = stderr.decode(errors="replace").rstrip()
     lines = text.splitlines()[-count:]

@@ -124,8 +124,8 @@ def operating_system() -> dict:
 
 
 def machine_id(path: Path = Path("/etc/machine-id")) -> str | None:
-    """Return a name of this machine, from which nothing about the machine can be read; None if it
-    is unknown.
+    """Return a name of this machine, from which nothing about the machine can be read;
+    None if it is unknown.
 
     machine-id(5) asks for a hash in place of the id. Machines made from one image may have the same
     id, so the host's name is part of it. In a container the id is that of the image, and the name
@@ -224,8 +224,8 @@ def _git(root: Path, *arguments: str) -> str | None:
 
 
 def source_hash(folders: Sequence[Path] | None = None) -> str:
-    """Return a SHA-256 over the source files (names and contents) in `folders`, by default the
-    project's packages.
+    """Return a SHA-256 over the source files (names and contents) in `folders`,
+    by default the project's packages.
     """
     digest = hashlib.sha256()
     if folders is None:
@@ -244,8 +244,8 @@ def _source_files(folder: Path) -> Iterator[Path]:
 
 
 def describe() -> dict:
-    """Return the facts about this interpreter and this machine, by topic, as a dictionary that fits
-    JSON.
+    """Return the facts about this interpreter and this machine,
+    by topic, as a dictionary that fits JSON.
     """
     return {
         "interpreter": interpreter(),

@@ -37,8 +37,8 @@ class Interrupted(FtrunError):
 
     @property
     def exit_status(self) -> int:
-        """The exit status by the shell's convention: 130 for SIGINT, 143 for SIGTERM, 129 for
-        SIGHUP.
+        """The exit status by the shell's convention: 130 for SIGINT,
+        143 for SIGTERM, 129 for SIGHUP.
         """
         return 128 + self.signum
 
@@ -48,8 +48,8 @@ class Stopped(FtrunError):
 
 
 class TimedOut(FtrunError):
-    """The child exceeded its time limit and has been killed. `stderr` has what the child wrote to
-    stderr.
+    """The child exceeded its time limit and has been killed.
+    `stderr` has what the child wrote to stderr.
     """
 
     def __init__(self, seconds: float, stderr: bytes):
@@ -98,14 +98,14 @@ class BadRequirements(WheelsError):
 
 
 class IndexFailed(WheelsError):
-    """The index cannot be reached, lacks the project, or sends something that is no page of a
-    project.
+    """The index cannot be reached, lacks the project,
+    or sends something that is no page of a project.
     """
 
 
 class BadArchive(WheelsError):
-    """Raised if a file is damaged, too large or no ZIP archive, or the server did not send the
-    requested bytes.
+    """Raised if a file is damaged, too large or no ZIP archive,
+    or the server did not send the requested bytes.
     """
 
 

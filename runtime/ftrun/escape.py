@@ -39,8 +39,8 @@ def one_line(text: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """Return *text* as one line of Markdown that shows markup, HTML, links and mentions of users as
-    plain text.
+    """Return *text* as one line of Markdown that shows markup, HTML,
+    links and mentions of users as plain text.
     """
     marked = _MARKS.sub(r"\\\g<0>", " ".join(one_line(text).split()))
     # An empty comment breaks the word.
@@ -48,8 +48,8 @@ def markdown(text: str) -> str:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """Return *text* as a Markdown code block, with a fence longer than any row of backticks in
-    *text*.
+    """Return *text* as a Markdown code block, with a fence longer
+    than any row of backticks in *text*.
     """
     text = terminal(text)
     rows = re.findall(r"`+", text)
@@ -59,8 +59,8 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def any_locale() -> None:
-    """Make stdout escape characters that the locale's encoding lacks, instead of raising
-    UnicodeEncodeError.
+    """Make stdout escape characters that the locale's encoding lacks,
+    instead of raising UnicodeEncodeError.
     """
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # as stderr is from the start
 

@@ -1,5 +1,5 @@
-"""The warning by which CPython says that importing an extension module turned the GIL on (PEP
-703).
+"""The warning by which CPython says that importing an extension module turned the GIL
+on (PEP 703).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _BETWEEN = {
 
 
 class TurnedOn(NamedTuple):
-    """Import that turned the GIL on: the extension `module`, the importing module, and the file and
-    line there.
+    """Import that turned the GIL on: the extension `module`,
+    the importing module, and the file and line there.
     """
 
     module: str
@@ -39,8 +39,8 @@ class TurnedOn(NamedTuple):
 
 @contextlib.contextmanager
 def noticing() -> Iterator[list[TurnedOn]]:
-    """Context manager: collect the imports that turn the GIL on. Their warnings are shown as
-    before.
+    """Context manager: collect the imports that turn the GIL on.
+    Their warnings are shown as before.
     """
     imports: list[TurnedOn] = []
     show = warnings.showwarning

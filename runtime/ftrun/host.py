@@ -17,8 +17,8 @@ _MOUNTED = {"/code": "FT_CODE", "/data": "FT_DATA", "/results": "FT_RESULTS"}
 
 
 def command(default: str) -> str:
-    """Return the start of the command line that runs this program: FT_COMMAND in a container, else
-    *default*.
+    """Return the start of the command line that runs this program:
+    FT_COMMAND in a container, else *default*.
     """
     return os.environ.get("FT_COMMAND") or default
 
@@ -47,8 +47,8 @@ def path(inside: str) -> str:
 
 
 def inside(typed: str) -> Path:
-    """Return the container's path of the results at *typed* on the host; outside of containers,
-    *typed* itself.
+    """Return the container's path of the results at *typed* on the host;
+    outside of containers, *typed* itself.
     """
     if (where := os.environ.get("FT_RESULTS")) is None:
         return Path(typed)
@@ -69,8 +69,8 @@ def quoted(word: str) -> str:
 
 
 def assignments(folders: Mapping[str, str]) -> str:
-    """Return the variables that let a Compose command mount these folders: "CODE=/me DATA=./photos
-    ".
+    """Return the variables that let a Compose command mount these folders:
+    "CODE=/me DATA=./photos ".
     """
     words = []
     for name, folder in sorted(folders.items()):
@@ -83,8 +83,8 @@ def assignments(folders: Mapping[str, str]) -> str:
 
 
 def report(results: str) -> str:
-    """Return the command that makes a report again from the file *results*. In a container, its
-    path there.
+    """Return the command that makes a report again from the file *results*.
+    In a container, its path there.
     """
     # A container sees only its own path.
     return f"{command('./twins bench')} report {quoted(results)}"

@@ -44,8 +44,8 @@ DEFAULT_LOCK = ROOT / "docker" / "requirements.lock"
 
 @dataclass
 class Verdict:
-    """Result of importing one package: its errors, its warnings, and the state of the GIL
-    afterwards.
+    """Result of importing one package: its errors, its warnings,
+    and the state of the GIL afterwards.
     """
 
     name: str
@@ -55,8 +55,8 @@ class Verdict:
     extensions: int = 0
     gil_enabled_after_import: bool = False
     turned_on_at: str = ""
-    """Module and line whose import turned the GIL on: ``msgpack, line 12: from ._cmsgpack import
-    Packer``.
+    """Module and line whose import turned the GIL on: ``msgpack,
+    line 12: from ._cmsgpack import Packer``.
     """
     warnings: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -64,8 +64,8 @@ class Verdict:
 
     @property
     def turned_gil_on(self) -> bool:
-        """True if the GIL was on after the import, or a warning said that the import turns it
-        on.
+        """True if the GIL was on after the import,
+        or a warning said that the import turns it on.
         """
         return self.gil_enabled_after_import or any(
             "global interpreter lock" in line.lower() for line in self.warnings
@@ -97,8 +97,8 @@ def read_lock(path: Path) -> dict[str, str]:
 
 
 def _requirement_lines(text: str) -> Iterator[str]:
-    """Yield the lines that begin with a requirement. Continuation lines, which hold the hashes, are
-    indented.
+    """Yield the lines that begin with a requirement. Continuation lines,
+    which hold the hashes, are indented.
     """
     for line in text.splitlines():
         if line.strip() and line[0] not in " #-":
@@ -112,8 +112,8 @@ def _pinned_version(requirement: Requirement) -> str:
 
 
 def modules_of(distribution: Distribution) -> tuple[list[str], list[str]]:
-    """Return two lists of an installed package's modules, by dotted name: top-level ones, and
-    extension modules.
+    """Return two lists of an installed package's modules, by dotted name:
+    top-level ones, and extension modules.
     """
     files = [file for file in distribution.files or [] if _is_importable(file)]
     packages = {file.parent.parts for file in files if file.name == "__init__.py"}
@@ -137,8 +137,8 @@ def _is_importable(file: PackagePath) -> bool:
 
 
 def _top_level_name(file: PackagePath, packages: set[Parts]) -> str:
-    """Return the dotted name of the top-level package or module that a file makes; "" for other
-    files.
+    """Return the dotted name of the top-level package or module that a file makes;
+    "" for other files.
     """
     package = file.parent.parts
     if file.name == "__init__.py":
@@ -163,8 +163,8 @@ def _extension_name(file: PackagePath) -> str:
 
 
 def judge(names: Iterable[str]) -> Iterator[Verdict]:
-    """Import the installed packages called *names* in child processes; yield a verdict for each
-    package.
+    """Import the installed packages called *names* in child processes;
+    yield a verdict for each package.
 
     Raises importlib.metadata.PackageNotFoundError if a package is not installed.
     """
@@ -228,8 +228,8 @@ class _Importer:
         self.process.kill()
 
     def verdicts(self, packages: list[Modules]) -> Generator[Verdict]:
-        """Import the packages; yield a verdict for each of the first of them. Wait for the child's
-        end.
+        """Import the packages; yield a verdict for each of the first of them.
+        Wait for the child's end.
         """
         self._timer.start()
         stdin, stdout = self.process.stdin, self.process.stdout
@@ -248,8 +248,8 @@ class _Importer:
 
 
 def _import_one(name: str) -> tuple[str | None, list[str]]:
-    """Import a module; return (error or None, lines that the import wrote to stderr, from Python or
-    from C).
+    """Import a module; return (error or None, lines that the import wrote to stderr,
+    from Python or from C).
     """
     # In memory, since there may be no writable folder here.
     with open(os.memfd_create("stderr"), "w+b") as captured:
@@ -271,8 +271,8 @@ def _import_one(name: str) -> tuple[str | None, list[str]]:
 
 
 def _import_all(modules: Iterable[str], verdict: Verdict) -> list[str]:
-    """Import modules, and add what that wrote to stderr to the verdict's warnings; return the
-    errors.
+    """Import modules, and add what that wrote to stderr to the verdict's warnings;
+    return the errors.
     """
     errors = []
     for module in modules:

@@ -1,5 +1,5 @@
-"""``python -m ftrun.info``: describe this environment, and check its packages and GIL against the
-lock file.
+"""``python -m ftrun.info``: describe this environment,
+and check its packages and GIL against the lock file.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class Printer:
         self._free_threaded = self._headed = False
 
     def facts(self, info: dict) -> None:
-        """Print the quickly known facts of `collect`: interpreter, processor, memory, system, GPU,
-        revision.
+        """Print the quickly known facts of `collect`: interpreter,
+        processor, memory, system, GPU, revision.
         """
         self._python(info["interpreter"])
         self._machine(info)
@@ -180,11 +180,11 @@ def _gpu(gpu: dict) -> str:
 
 
 def collect(lock: Path | None, printer: Printer | None = None) -> dict:
-    """Return facts about this environment and a list of problems; raises LockError if `lock` is
-    unusable.
+    """Return facts about this environment and a list of problems;
+    raises LockError if `lock` is unusable.
 
-    `printer` prints each fact as soon as it is known, since importing all packages takes up to a
-    minute.
+    `printer` prints each fact as soon as it is known,
+    since importing all packages takes up to a minute.
     """
     cuda = subprocess.Popen(
         [sys.executable, "-P", "-c", TORCH_CUDA],
@@ -254,8 +254,8 @@ def _remarks() -> list[str]:
 
 
 def _differences(pinned: dict[str, str], installed: dict[str, str]) -> list[str]:
-    """Return error messages for packages that are missing or have another version than the
-    lock's.
+    """Return error messages for packages that are missing
+    or have another version than the lock's.
     """
     problems = []
     for name, version in pinned.items():

@@ -1,5 +1,5 @@
-"""Requirements that a Python file names in its comments: inline metadata
-(https://peps.python.org/pep-0723/).
+"""Requirements that a Python file names in its comments:
+inline metadata (https://peps.python.org/pep-0723/).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ LONGEST = 8 * 1024
 
 
 def dependencies(text: str) -> tuple[str, ...]:
-    """Return the requirements in the inline metadata of a script's source; raises MetadataError if
-    malformed.
+    """Return the requirements in the inline metadata of a script's source;
+    raises MetadataError if malformed.
     """
     requirements = _read(text).get("dependencies", [])
     if not isinstance(requirements, list) or not all(
@@ -29,8 +29,8 @@ def dependencies(text: str) -> tuple[str, ...]:
 
 
 def requires_python(text: str) -> str:
-    """Return the Python versions that inline metadata allows, such as ">=3.13"; "" for all. Raises
-    MetadataError.
+    """Return the Python versions that inline metadata allows,
+    such as ">=3.13"; "" for all. Raises MetadataError.
     """
     versions = _read(text).get("requires-python", "")
     if not isinstance(versions, str):

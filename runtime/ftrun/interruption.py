@@ -1,5 +1,5 @@
-"""Handling of Ctrl-C, SIGTERM and the end of the terminal (SIGHUP) at points where stopping is
-safe.
+"""Handling of Ctrl-C, SIGTERM and the end of the terminal (SIGHUP)
+at points where stopping is safe.
 
 An exception from a signal handler can come between starting a child and recording that it runs. So
 the handler only records the signal and makes `fileno()` readable. Code that waits for `fileno()`,
@@ -67,8 +67,8 @@ class Interruption:
             raise Interrupted(self.signum)
 
     def checked(self, progress: Progress) -> Progress:
-        """Return a function that calls `progress(done, total)`, or raises Interrupted once a signal
-        has arrived.
+        """Return a function that calls `progress(done, total)`,
+        or raises Interrupted once a signal has arrived.
         """
 
         def update(done: int, total: int) -> None:
@@ -78,7 +78,7 @@ class Interruption:
         return update
 
     def wanted(self) -> bool:
-        """True if a signal has arrived. As the callback of a watch, this makes a signal end the
-        wait.
+        """True if a signal has arrived. As the callback of a watch,
+        this makes a signal end the wait.
         """
         return bool(self.signum)

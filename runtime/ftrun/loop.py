@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 
 from ftrun.errors import Stopped
 
-# File descriptors and their callbacks. A callback that returns True asks to stop what the loop
-# waits for.
+# File descriptors and their callbacks. A callback that returns True asks
+# to stop what the loop waits for.
 Watch = Mapping[int, Callable[[], bool]]
 # The kernel reports neither the memory nor the number of a process's children as events.
 LOOK_SECONDS = 0.25
@@ -33,8 +33,8 @@ class Loop:
         self._selector.close()
 
     def add(self, fd: int, handler: Callable[[], None], events: int = selectors.EVENT_READ) -> None:
-        """Register `handler`: `run` then calls it whenever the file descriptor `fd` is ready for
-        `events`.
+        """Register `handler`: `run` then calls it whenever the
+        file descriptor `fd` is ready for `events`.
         """
         self._selector.register(fd, events, handler)
 
@@ -55,8 +55,8 @@ class Loop:
         watch returns True.
         """
         while not done():
-            # Checked while events arrive too: a writer that never pauses must not exceed the time
-            # limit.
+            # Checked while events arrive too: a writer
+            # that never pauses must not exceed the time limit.
             if until is not None and time.monotonic() >= until:
                 return False
             self._handle(until, LOOK_SECONDS if look else None)
@@ -65,8 +65,8 @@ class Loop:
         return True
 
     def _handle(self, until: float | None, most: float | None) -> None:
-        """Wait for events until time.monotonic() reaches `until`, but at most `most` seconds; call
-        their handlers.
+        """Wait for events until time.monotonic() reaches `until`,
+        but at most `most` seconds; call their handlers.
         """
         left = most
         if until is not None:

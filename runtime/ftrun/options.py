@@ -12,14 +12,14 @@ from ftrun.configurations import CONFIGURATIONS
 
 Parser = Callable[[str], Any]
 Option = tuple[str, Parser, Any, str, str]
-"""An option with a value: the option's name, the value's parser, default and name, and the help
-text.
+"""An option with a value: the option's name, the value's parser,
+default and name, and the help text.
 """
 
 
 def add_all(group: argparse._ActionsContainer, options: Iterable[Option]) -> None:
-    """Add `options` to a group of an argparse parser. Each option's default is appended to its help
-    text.
+    """Add `options` to a group of an argparse parser.
+    Each option's default is appended to its help text.
     """
     for name, parse, default, metavar, text in options:
         group.add_argument(
@@ -32,8 +32,8 @@ def add_all(group: argparse._ActionsContainer, options: Iterable[Option]) -> Non
 
 
 def number(description: str, least: float, most: float, kind: type = float) -> Parser:
-    """Return an argparse type for numbers from `least` to `most`. The error message has their
-    `description`.
+    """Return an argparse type for numbers from `least` to `most`.
+    The error message has their `description`.
     """
 
     def parse(text: str) -> Any:
@@ -55,8 +55,8 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 
 
 def configurations(text: str) -> tuple[str, ...]:
-    """Return the names in a comma-separated list of configurations, in the order of
-    CONFIGURATIONS.
+    """Return the names in a comma-separated list of configurations,
+    in the order of CONFIGURATIONS.
     """
     names = text.split(",")
     unknown = [repr(name) for name in names if name not in CONFIGURATIONS]
@@ -68,8 +68,8 @@ def configurations(text: str) -> tuple[str, ...]:
 
 
 def endpoint(text: str) -> tuple[str, str]:
-    """Parse ft=ENDPOINT or gil=ENDPOINT (a Python, or a server's unix:PATH); return (twin,
-    endpoint).
+    """Parse ft=ENDPOINT or gil=ENDPOINT (a Python,
+    or a server's unix:PATH); return (twin, endpoint).
     """
     name, _, where = text.partition("=")
     if name not in ("ft", "gil") or not where:

@@ -1,5 +1,5 @@
-"""Installation of packages that a twin lacks, into a temporary folder that child processes have on
-`sys.path`.
+"""Installation of packages that a twin lacks, into a temporary folder
+that child processes have on `sys.path`.
 
 uv resolves a script's requirements against the twin's packages, so that nothing is installed twice.
 Normally only wheels are installed: building a source distribution would run its code and need a
@@ -114,8 +114,8 @@ def _choices(
 ) -> list[dict[str, str]]:
     """Return the sets of pins to try, {name: pin}.
 
-    If the script needs other versions than the twin's, pins are dropped: first of the packages that
-    it names.
+    If the script needs other versions than the twin's, pins are dropped:
+    first of the packages that it names.
     """
     fixed = {normalise(pin.partition("==")[0]): pin for pin in constraints}
     twin_pins = {name: f"{name}=={version}" for name, version in installed.items()}
@@ -134,8 +134,8 @@ def _resolve(
     cache: Path,
     interruption: Interruption,
 ) -> list[str]:
-    """Return the versions (NAME==VERSION) that fit the first of the *choices* for which there are
-    any.
+    """Return the versions (NAME==VERSION) that fit the first
+    of the *choices* for which there are any.
     """
     constraints = folder.with_name(folder.name + ".held")
     for pins in choices:
@@ -226,8 +226,8 @@ def find_uv(cache: Path, interruption: Interruption) -> str:
 
 
 def run(command: list[str], cache: Path, interruption: Interruption) -> Completed:
-    """Run uv or pip to its end. Raises OverlayError if it cannot be run or takes too long, or
-    Interrupted.
+    """Run uv or pip to its end. Raises OverlayError if it cannot be run
+    or takes too long, or Interrupted.
     """
     watch = {interruption.fileno(): interruption.wanted}
     try:
@@ -257,8 +257,8 @@ def _variables(cache: Path) -> dict[str, str]:
 
 
 def absent(requirement: str, installed: Mapping[str, str]) -> bool:
-    """True if `requirement` is malformed, or not met by `installed` (versions by normalised
-    name).
+    """True if `requirement` is malformed, or not met
+    by `installed` (versions by normalised name).
     """
     from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
     from packaging.requirements import Requirement
@@ -275,8 +275,8 @@ def absent(requirement: str, installed: Mapping[str, str]) -> bool:
 
 
 def parse(text: str) -> Requirement:
-    """Return *text* as a requirement (PEP 508). Raises ValueError, which says what is wrong with
-    it.
+    """Return *text* as a requirement (PEP 508). Raises ValueError,
+    which says what is wrong with it.
     """
     from packaging.requirements import InvalidRequirement, Requirement
 

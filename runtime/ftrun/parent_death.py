@@ -10,11 +10,11 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int | None = None) -> None:
-    """Ask the kernel to kill this process when its parent dies (PR_SET_PDEATHSIG in prctl(2)).
-    Linux only.
+    """Ask the kernel to kill this process when its parent dies (PR_SET_PDEATHSIG
+    in prctl(2)). Linux only.
 
-    If `parent` is given and no longer the id of this process's parent, this process exits
-    immediately.
+    If `parent` is given and no longer the id of this process's parent,
+    this process exits immediately.
     """
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent is not None and os.getppid() != parent:
@@ -22,7 +22,7 @@ def die_with_parent(parent: int | None = None) -> None:
 
 
 def worker_init(_worker: int) -> None:
-    """Ask the kernel to kill this worker process when its parent dies; used as a DataLoader's
-    worker_init_fn.
+    """Ask the kernel to kill this worker process when its parent dies;
+    used as a DataLoader's worker_init_fn.
     """
     die_with_parent()

@@ -42,8 +42,8 @@ def children(pid: int) -> list[int]:
 
 
 def below(pid: int, without: frozenset[int] = NONE, most: int = MOST_PROCESSES) -> list[int]:
-    """Return the ids of `pid`'s descendants, parents first. Stop once at least `most` ids are
-    found.
+    """Return the ids of `pid`'s descendants, parents first.
+    Stop once at least `most` ids are found.
 
     The processes `without` and their descendants are left out.
     """
@@ -71,13 +71,13 @@ def resident(pid: int) -> int:
 def memory(pids: Iterable[int], enough: int) -> int:
     """Return the total memory of processes in bytes: the sum of their RSS.
 
-    If several processes have more than `enough` bytes together, return the sum of their PSS
-    instead.
+    If several processes have more than `enough` bytes together,
+    return the sum of their PSS instead.
     """
     pids = list(pids)
     total = sum(map(resident, pids))
-    # The proportional size (PSS) counts a page that N forked processes share once. It takes longer
-    # to find.
+    # The proportional size (PSS) counts a page that N forked processes share once.
+    # It takes longer to find.
     if total > enough and len(pids) > 1:
         return sum(map(_proportional, pids))
     return total
@@ -95,8 +95,8 @@ def _proportional(pid: int) -> int:
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """Return the CPU time of processes, including the time of their children that ended and were
-    waited for.
+    """Return the CPU time of processes, including the time
+    of their children that ended and were waited for.
     """
     total = 0
     for pid in pids:
@@ -129,8 +129,8 @@ def end_all(without: frozenset[int], leader: int) -> int:
     parent = os.getpid()
     spared = without | {leader}
     deadline = time.monotonic() + PATIENCE_SECONDS
-    # The leader's group first: while a signal to the group is pending, none of its processes can
-    # fork.
+    # The leader's group first: while a signal to the group is pending,
+    # none of its processes can fork.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
     while True:
@@ -174,8 +174,8 @@ def dead(pid: int) -> bool:
 
 
 def _status(pid: int) -> list[bytes]:
-    """Return the fields of /proc/PID/stat after the program's name, which may hold spaces and
-    brackets.
+    """Return the fields of /proc/PID/stat after the program's name,
+    which may hold spaces and brackets.
     """
     line = _read(f"/proc/{pid}/stat")
     return line.rpartition(b")")[2].split()

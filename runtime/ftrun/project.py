@@ -1,7 +1,7 @@
 """Paths of the project: its packages, and files outside of them, such as lock files and tests.
 
-In a checkout, these files are next to the packages. In the images, they are in the folder that
-FT_ENV_PROJECT names.
+In a checkout, these files are next to the packages. In the images,
+they are in the folder that FT_ENV_PROJECT names.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ ROOT = _BESIDE if IS_CHECKOUT else Path(os.environ.get("FT_ENV_PROJECT") or _BES
 """The folder that holds docker/ and tests/, where these exist."""
 
 SOURCE_PATHS: tuple[str, ...] = ()
-"""The folders that an interpreter needs on its path to import the project's packages; empty if they
-are installed.
+"""The folders that an interpreter needs on its path to import the project's packages;
+empty if they are installed.
 """
 
 if IS_CHECKOUT:

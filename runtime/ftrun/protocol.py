@@ -1,5 +1,5 @@
-"""Protocol between a twin's server and its client: one JSON object a line over a Unix stream
-socket.
+"""Protocol between a twin's server and its client:
+one JSON object a line over a Unix stream socket.
 
 Client to server, one request at a time: {"op": "describe"}; {"op": "start", "request": {...}},
 which starts a process of the benchmark; {"op": "go on", "process": number}, which lets that process
@@ -89,8 +89,8 @@ class Channel:
             raise Disconnected(str(error)) from error
 
     def receive(self, watch: Watch, timeout: float | None = None) -> dict | None:
-        """Return the next message; None after `timeout` seconds, or if a callback of `watch`
-        returns True.
+        """Return the next message; None after `timeout` seconds,
+        or if a callback of `watch` returns True.
 
         Raises Disconnected at the end of the stream, or if a line is not a message.
         """

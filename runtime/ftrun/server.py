@@ -1,5 +1,5 @@
-"""A server that runs processes with this interpreter for a client in another container, over a Unix
-socket.
+"""A server that runs processes with this interpreter for a client in another container,
+over a Unix socket.
 
 A server is one process with one thread, and serves one client at a time. An event loop in this
 thread waits for clients, their processes and signals, so no state is shared between threads.
@@ -27,8 +27,8 @@ from ftrun.protocol import PROTOCOL, Channel
 def listening(path: Path, anyone: bool = False) -> Iterator[socket.socket]:
     """Context manager: yield a socket that listens at `path`; remove it at the end.
 
-    If `anyone` is true, every user may connect. Replaces a socket that a killed server left. Raises
-    ServerError.
+    If `anyone` is true, every user may connect. Replaces a socket
+    that a killed server left. Raises ServerError.
     """
     with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
         probe.connect(str(path))
@@ -61,8 +61,8 @@ def listening(path: Path, anyone: bool = False) -> Iterator[socket.socket]:
 
 
 class Server:
-    """Base class of a server that serves one client at a time and refuses all others. Owned by the
-    main thread.
+    """Base class of a server that serves one client at a time and refuses all others.
+    Owned by the main thread.
     """
 
     def __init__(self, listener: socket.socket, interruption: Interruption):
@@ -70,14 +70,14 @@ class Server:
         self._interruption = interruption
 
     def _answer(self, request: dict, watch: Watch) -> dict:
-        """Return a subclass's answer to a request; raises Stopped if a callback of `watch` returns
-        True.
+        """Return a subclass's answer to a request;
+        raises Stopped if a callback of `watch` returns True.
         """
         raise NotImplementedError
 
     def _client_gone(self) -> None:
-        """End the processes that still run for the client, which has gone. Subclasses implement
-        this.
+        """End the processes that still run for the client,
+        which has gone. Subclasses implement this.
         """
 
     def _accept(self) -> socket.socket:
@@ -94,8 +94,8 @@ class Server:
         return False
 
     def serve(self, idle: float) -> None:
-        """Wait up to `idle` seconds for a client. Serve that client until it disconnects or a
-        signal arrives.
+        """Wait up to `idle` seconds for a client. Serve
+        that client until it disconnects or a signal arrives.
         """
         signals = {self._interruption.fileno(): self._interruption.wanted}
         clients: list[socket.socket] = []
@@ -129,8 +129,8 @@ def run(
 ) -> int:
     """Run a server program, with options `--socket` and `--idle`; return its exit status.
 
-    `server` is called with the listening socket, and returns the Server. The program ends after one
-    client.
+    `server` is called with the listening socket, and returns the Server.
+    The program ends after one client.
     """
     parser = argparse.ArgumentParser(
         prog=f"python -m {module}",

@@ -44,8 +44,8 @@ class Completed:
 
 @dataclass
 class Stream:
-    """Bytes read from a pipe: all of them or, if `keep` is set, those at the start and at the
-    end.
+    """Bytes read from a pipe: all of them or, if `keep` is set,
+    those at the start and at the end.
     """
 
     keep: int | None = None
@@ -57,8 +57,8 @@ class Stream:
     total: int = 0
 
     def add(self, data: bytes) -> None:
-        """Pass `data`, which was read from the pipe, to the function `take`; if `take` is None,
-        keep it.
+        """Pass `data`, which was read from the pipe,
+        to the function `take`; if `take` is None, keep it.
         """
         self.total += len(data)
         if self.take is not None:
@@ -113,8 +113,8 @@ def supervise(
 
 
 class Child:
-    """A child process, owned by one thread, which must call `close`. Output is read only while a
-    method waits.
+    """A child process, owned by one thread, which must call `close`.
+    Output is read only while a method waits.
     """
 
     def __init__(
@@ -186,8 +186,8 @@ class Child:
         writers: list[int],
         options: Mapping[str, Any],
     ) -> subprocess.Popen:
-        """Start the process; close this process's copies of the pipes' ends that the child writes
-        to.
+        """Start the process; close this process's copies
+        of the pipes' ends that the child writes to.
         """
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         try:
@@ -283,8 +283,8 @@ class Child:
     def read_stacks(
         self, number: int, stacks: Stream, watch: Watch, look: Callable[[], None] | None = None
     ) -> bool:
-        """Send signal `number`, at which the child dumps its stacks, and read the dump into
-        `stacks`.
+        """Send signal `number`, at which the child dumps its stacks,
+        and read the dump into `stacks`.
 
         Returns True if the child has ended.
         """
@@ -304,8 +304,8 @@ class Child:
         return self.ended_at is not None
 
     def descendants(self, most: int) -> list[int]:
-        """Return the ids of the child and its descendants; stop after finding `most` or more ids.
-        Needs `tree`.
+        """Return the ids of the child and its descendants;
+        stop after finding `most` or more ids. Needs `tree`.
         """
         excluded = self._excluded or frozenset()
         return process_tree.below(os.getpid(), excluded, most)
@@ -320,8 +320,8 @@ class Child:
                     os.kill(self._process.pid, number)
 
     def kill(self) -> None:
-        """Kill the child and its process group; with `tree`, also all other descendants of the
-        child.
+        """Kill the child and its process group; with `tree`,
+        also all other descendants of the child.
         """
         # Not after wait(): another process may then have the child's id, which is also its group's.
         if self._process.returncode is None:
@@ -332,8 +332,8 @@ class Child:
                     os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill the child as `kill` does, wait for its end and close its pipes. A second call does
-        nothing.
+        """Kill the child as `kill` does, wait for its end and close its pipes.
+        A second call does nothing.
         """
         self._resources.close()
 

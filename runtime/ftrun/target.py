@@ -15,8 +15,8 @@ from ftrun.errors import TargetError
 
 
 def load(target: str) -> Any:
-    """Import the file of *target* (FILE.py:NAME); return the dataset that NAME stands for (see
-    `make`).
+    """Import the file of *target* (FILE.py:NAME);
+    return the dataset that NAME stands for (see `make`).
 
     Raises TargetError. If user code failed, the message has the traceback.
     """
@@ -24,8 +24,8 @@ def load(target: str) -> Any:
 
 
 def is_factory(value: Any) -> bool:
-    """True if *value* may make a dataset when it is called: a class, or a callable that is not a
-    dataset.
+    """True if *value* may make a dataset when it is called: a class,
+    or a callable that is not a dataset.
     """
     if issubclass(type(value), type):
         return True
@@ -54,8 +54,8 @@ def make(value: Any, target: str) -> Any:
 
 
 def _loader(value: Any) -> torch.utils.data.DataLoader | None:
-    """Return *value*, or the object behind this proxy (such as wrapt's), if it is a DataLoader;
-    else None.
+    """Return *value*, or the object behind this proxy (such as wrapt's),
+    if it is a DataLoader; else None.
     """
     for _ in range(11):
         if value is None or issubclass(type(value), torch.utils.data.DataLoader):
@@ -65,8 +65,8 @@ def _loader(value: Any) -> torch.utils.data.DataLoader | None:
 
 
 def find(target: str) -> Any:
-    """Return the object that *target* (FILE.py:NAME) names, after importing the module; raises
-    TargetError.
+    """Return the object that *target* (FILE.py:NAME) names,
+    after importing the module; raises TargetError.
     """
     module_name, _, path = target.rpartition(":")
     value: Any = _guarded(f"importing {module_name}", _import, module_name)
@@ -87,8 +87,8 @@ def _public_names(value: Any) -> str:
 
 
 def native_attribute(value: Any, name: str) -> Any:
-    """Return attribute *name* of *value* if C code or ``__slots__`` defines the attribute, else
-    None.
+    """Return attribute *name* of *value* if C code
+    or ``__slots__`` defines the attribute, else None.
 
     Runs no Python code of *value*, such as a property or ``__getattr__``.
     """

@@ -60,8 +60,8 @@ class LocalTwin:
         return self._answer(arguments, DESCRIPTION, DESCRIBE_SECONDS, complaint)
 
     def _answer(self, arguments: list[str], form: object, seconds: float, complaint: str) -> dict:
-        """Run a command in this twin; return the JSON object that it prints, which must match the
-        schema *form*.
+        """Run a command in this twin; return the JSON object that it prints,
+        which must match the schema *form*.
 
         Raises TwinError if it cannot be run, or with *complaint* ("is not a Python ...") if it
         prints something else.
@@ -89,8 +89,8 @@ class RemoteTwin:
     def __init__(self, path: Path, interruption: Interruption):
         self.name = f"unix:{path}"
         self.closed = False
-        """True if the connection has ended. The server then kills the processes that it runs for
-        this client.
+        """True if the connection has ended. The server then kills the processes
+        that it runs for this client.
         """
         self._interruption = interruption
         self._watch = {interruption.fileno(): interruption.wanted}
@@ -132,16 +132,16 @@ class RemoteTwin:
             self._interruption.wait(RETRY_SECONDS)
 
     def exchange(self, message: dict | None, timeout: float) -> dict:
-        """Send *message*, unless it is None, and return the server's next message. Raises TwinLost
-        or Interrupted.
+        """Send *message*, unless it is None, and return the server's next message.
+        Raises TwinLost or Interrupted.
         """
         try:
             if message is not None:
                 self._channel.send(message)
             answer = self._channel.receive(self._watch, timeout)
         except Disconnected as error:
-            # If both containers are stopped together, the server may go before our own signal, the
-            # reason, arrives.
+            # If both containers are stopped together, the server may go before our own signal,
+            # the reason, arrives.
             self.close()
             self._interruption.wait(STOPPED_TOGETHER_SECONDS)
             raise TwinLost(f"{self.name}: the server has gone ({error}); see its output") from error
@@ -172,8 +172,8 @@ class RemoteTwin:
         return answer["result"]
 
     def close(self) -> None:
-        """Close the connection to the server, which then kills the processes that it runs for this
-        client.
+        """Close the connection to the server, which then kills the processes
+        that it runs for this client.
         """
         self.closed = True
         self._channel.close()

@@ -1,5 +1,5 @@
-"""A headless Chromium that loads a page, evaluates an expression in it and prints the value
-(``--dump-dom``).
+"""A headless Chromium that loads a page, evaluates an expression
+in it and prints the value (``--dump-dom``).
 """
 
 import html
@@ -44,8 +44,8 @@ def find() -> str | None:
 
 @dataclass
 class Look:
-    """One look at a page: the expression's value, what the page logged, addresses that it asked for
-    beyond itself.
+    """One look at a page: the expression's value, what the page logged,
+    addresses that it asked for beyond itself.
     """
 
     value: Any

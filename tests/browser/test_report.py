@@ -181,8 +181,8 @@ def test_colours_follow_the_preference(browser, page):
 
 
 def test_values_show_on_hovering(browser, page, many):
-    """What a browser shows: the title of what is topmost under the pointer, or of what holds
-    that.
+    """What a browser shows: the title of what is topmost under the pointer,
+    or of what holds that.
     """
     names = ["sizes-throughput", "kinds-throughput", "sizes-throughput-ratios", "waterfall-chain"]
     topmost = browser.look(page, f"{OPEN} {names}.map({TOPMOST})", DESK).value

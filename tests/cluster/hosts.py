@@ -1,5 +1,5 @@
-"""Hosts of a small cluster on this machine: namespaces with a name, a network and processes of
-their own.
+"""Hosts of a small cluster on this machine: namespaces with a name,
+a network and processes of their own.
 
 The cluster's files are this machine's, like a shared file system. Its network is not this
 machine's: the hosts reach each other and nothing else.
@@ -99,8 +99,8 @@ def hosts(folder: Path, *names: str) -> Iterator[list[Host]]:
         first.run("ip", "address", "add", f"{first.address}/24", "dev", "switch", status=0)
         for host in booted[1:]:
             link = f"ip link add name {host.name} type veth peer name eth0 netns {host.pid}".split()
-            # By the process id of this machine, since the first host does not see the others'
-            # processes.
+            # By the process id of this machine, since the first
+            # host does not see the others' processes.
             completed(["nsenter", "--target", str(first.pid), "--net", "--", *link], status=0)
             first.run("ip", "link", "set", "dev", host.name, "master", "switch", "up", status=0)
             host.run("ip", "address", "add", f"{host.address}/24", "dev", "eth0", status=0)

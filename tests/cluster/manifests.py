@@ -23,8 +23,8 @@ VERSIONS = ("1.29", "1.37")
 
 
 def documents(file: Path, folder: Path) -> list[dict[str, Any]]:
-    """Return the valid manifests of *file*. Skips the test if the validator cannot be installed
-    into *folder*.
+    """Return the valid manifests of *file*. Skips the test
+    if the validator cannot be installed into *folder*.
 
     A folder of an earlier call is used again.
     """
@@ -50,8 +50,8 @@ def documents(file: Path, folder: Path) -> list[dict[str, Any]]:
 
 
 def job_of(manifest: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the Job of a manifest, or the one that a TrainingRuntime makes; None for other
-    kinds.
+    """Return the Job of a manifest, or the one that a TrainingRuntime makes;
+    None for other kinds.
     """
     if manifest["kind"] == "Job":
         return manifest
@@ -67,8 +67,8 @@ def job_of(manifest: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def main() -> None:
-    """Validate the file named by the first argument; exit with the validator's error if it is
-    wrong.
+    """Validate the file named by the first argument;
+    exit with the validator's error if it is wrong.
     """
     import kubernetes_validate
     import yaml

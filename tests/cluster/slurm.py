@@ -61,8 +61,8 @@ class Cluster:
         return completed(self.command(*words), **options)
 
     def command(self, *words: object) -> list[str]:
-        """Return a command that runs *words* on the login host, where Slurm's commands find the
-        cluster.
+        """Return a command that runs *words* on the login host,
+        where Slurm's commands find the cluster.
         """
         return self.login.command("env", f"SLURM_CONF={self.configuration}", *words)
 
@@ -73,8 +73,8 @@ class Cluster:
 
 
 class _Daemon:
-    """A program that runs until its host is killed. Its output is copied to a file by a thread of
-    its own.
+    """A program that runs until its host is killed.
+    Its output is copied to a file by a thread of its own.
     """
 
     def __init__(self, command: list[str], ready: str, log: Path) -> None:

@@ -28,8 +28,8 @@ BatchMode yes
 
 
 def serve(hosts: list[Host], folder: Path, variables: dict[str, str]) -> Path:
-    """Start sshd on each host, until the host is killed; return ssh's configuration. Skips the test
-    without sshd.
+    """Start sshd on each host, until the host is killed;
+    return ssh's configuration. Skips the test without sshd.
 
     Args:
         variables: environment variables of all commands that ssh runs there.

@@ -26,8 +26,8 @@ def test_the_train_job_has_the_same_pods(packages):
     assert job_of(runtime)["spec"]["template"] == job["spec"]["template"]
     reference = train_job["spec"]["runtimeRef"]
     assert (reference["kind"], reference["name"]) == (runtime["kind"], runtime["metadata"]["name"])
-    # What Trainer's webhook asks of a runtime: the label, one replica, and a container of this
-    # name.
+    # What Trainer's webhook asks of a runtime: the label,
+    # one replica, and a container of this name.
     (node,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
     assert node["template"]["metadata"]["labels"] == {
         "trainer.kubeflow.org/trainjob-ancestor-step": "trainer"

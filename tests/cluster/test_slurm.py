@@ -59,8 +59,8 @@ class Job:
 
 @pytest.fixture
 def submit(tmp_path, shell_environment):
-    """Return ``submit(cluster, *arguments of sbatch) -> Job``; results go to tmp_path /
-    "results".
+    """Return ``submit(cluster, *arguments of sbatch) -> Job``;
+    results go to tmp_path / "results".
     """
 
     def submit(cluster, *arguments, out=tmp_path / "results"):

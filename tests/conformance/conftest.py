@@ -78,8 +78,8 @@ def _small_arrays_have_slots(small_arrays_have_slots):
 
 
 def assert_same(ours, torchs, where="batch"):
-    """Check that both are equal in type, structure, dtype, layout, strides and every visible
-    bit.
+    """Check that both are equal in type, structure, dtype,
+    layout, strides and every visible bit.
     """
     assert type(ours) is type(torchs), f"{where}: {type(ours)} is not {type(torchs)}"
     if isinstance(torchs, torch.Tensor) and torchs.is_nested:

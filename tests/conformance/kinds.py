@@ -173,8 +173,8 @@ REFUSED = {
     "nested tensor": lambda i: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
     "int beyond 64 bits": lambda i: 2**70 + i,
 }
-# What torch's own worker processes cannot batch or send as it is, or (channels last) batch with
-# other strides.
+# What torch's own worker processes cannot batch or send as it is,
+# or (channels last) batch with other strides.
 ONLY_HERE = {
     "large requires_grad": lambda i: WIDE[i].clone().requires_grad_(),
     "large not a leaf": lambda i: WIDE[i].clone().requires_grad_() * 2,

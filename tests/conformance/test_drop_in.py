@@ -207,8 +207,8 @@ def seed_as_torch_documents(worker_id):
 
 
 def test_worker_init_fn_does_not_seed_the_program(loader_class):
-    """The training loop's own numbers, and the orders of the epochs, are those of a program without
-    workers.
+    """The training loop's own numbers, and the orders of the epochs,
+    are those of a program without workers.
     """
 
     def program(**more):
@@ -252,8 +252,8 @@ def test_two_threads_making_iterators_do_not_seed_the_program():
 
 
 def test_what_other_threads_draw_is_not_drawn_again():
-    """Neither in a worker_init_fn that seeds nothing, nor where another loader draws from the
-    global generators.
+    """Neither in a worker_init_fn that seeds nothing,
+    nor where another loader draws from the global generators.
     """
     drawn, stop = [], threading.Event()
 

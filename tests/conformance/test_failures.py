@@ -1,5 +1,5 @@
-"""Failures of user code: every kind of worker reports them in their place, and no other batch is
-lost.
+"""Failures of user code: every kind of worker reports them in their place,
+and no other batch is lost.
 """
 
 import os
@@ -59,8 +59,8 @@ ERRORS = {
     "HoldsLock": lambda: HoldsLock("seven"),
     "WithMessage": lambda: WithMessage("seven"),
 }
-# Of these, torch's worker processes cannot make the exception again; ours report the text, as
-# RuntimeError.
+# Of these, torch's worker processes cannot make the exception again;
+# ours report the text, as RuntimeError.
 ONLY_AS_TEXT = ("UnicodeDecodeError", "ExceptionGroup", "TwoArguments")
 BATCHES = [[*range(i, i + 5)] for i in range(0, 20, 5)]
 
@@ -74,8 +74,8 @@ def take_apart(outcomes):
 
 
 def check_notes(error, workers):
-    """Check that the notes name the sample, and the worker and its batch where there is a
-    worker.
+    """Check that the notes name the sample, and the worker
+    and its batch where there is a worker.
     """
     assert any("dataset[7]" in note for note in error.__notes__)
     if workers["num_workers"]:
@@ -188,8 +188,8 @@ def test_a_batch_of_a_worker_process_that_has_ended_is_reported_as_its_end():
     assert isinstance(caught.value.__cause__, OSError | EOFError)
 
 
-# StopIteration: in torch it ends the epoch in silence, or a worker process for good. Here it is an
-# error.
+# StopIteration: in torch it ends the epoch in silence,
+# or a worker process for good. Here it is an error.
 
 
 def test_stop_iteration_of_a_sample(workers, outcomes):

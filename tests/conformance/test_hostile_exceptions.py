@@ -92,8 +92,8 @@ WORKERS = {
     "thread": {"worker_method": "thread"},
     "process": {"worker_method": "process"},
 }
-# Processes send an exception, or its text, in the same way from either style that loads single
-# samples.
+# Processes send an exception, or its text, in the same way
+# from either style that loads single samples.
 WAYS = [
     (workers, style)
     for workers in WORKERS

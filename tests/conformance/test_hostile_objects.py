@@ -26,8 +26,8 @@ each_kind_of_workers = pytest.mark.parametrize("workers", WORKERS.values(), ids=
 
 
 class Lazy:
-    """An object that has no class yet, as the proxies of werkzeug and Django outside of their
-    context.
+    """An object that has no class yet, as the proxies of werkzeug
+    and Django outside of their context.
     """
 
     @property

@@ -130,8 +130,8 @@ def test_ragged(workers, outcomes):
         == [type(outcome) for outcome in torchs]
     )
     for a, b in zip(ours, torchs, strict=True):
-        # torch's collate says something else in a worker process if the first sample is the
-        # largest.
+        # torch's collate says something else in a worker process
+        # if the first sample is the largest.
         assert str(b) in str(a) or "resize storage that is not resizable" in str(a)
 
 

@@ -1,8 +1,8 @@
-"""Programs that replace parts of torch's collation: they get the batches that torch's class makes
-then.
+"""Programs that replace parts of torch's collation:
+they get the batches that torch's class makes then.
 
-The samples are large enough to be copied straight into the batch's memory, without any of these
-functions.
+The samples are large enough to be copied straight into the batch's memory,
+without any of these functions.
 """
 
 import pytest

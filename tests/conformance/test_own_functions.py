@@ -1,5 +1,5 @@
-"""Functions given with an iterable-style dataset: each worker has its own copy, made with its
-dataset.
+"""Functions given with an iterable-style dataset:
+each worker has its own copy, made with its dataset.
 """
 
 import threading

@@ -1,5 +1,5 @@
-"""Batches belong to their consumer: nothing later changes them, and changes to them reach nothing
-else.
+"""Batches belong to their consumer: nothing later changes them,
+and changes to them reach nothing else.
 
 The loader may use the memory of a batch again once it cannot be reached any more. These tests hold
 on to batches in every way there is, let others go in between, and read everything again at the end.
@@ -55,8 +55,8 @@ def threads(dataset, **arguments):
     return DataLoader(dataset, **more)
 
 
-# Every way to hold on to a batch, and how to look at it again: it must be as a whole (B, WIDTH)
-# then.
+# Every way to hold on to a batch, and how to look at it again:
+# it must be as a whole (B, WIDTH) then.
 WAYS = {
     "itself": (lambda b: b, lambda k: k),
     "alias": (lambda b: b.view_as(b), lambda k: k),

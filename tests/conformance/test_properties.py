@@ -1,5 +1,5 @@
-"""Random sizes, workers, prefetch, order and batching: the epoch is that of torch's DataLoader
-without workers.
+"""Random sizes, workers, prefetch, order and batching:
+the epoch is that of torch's DataLoader without workers.
 
 `--hypothesis-profile thorough` tries many more cases.
 """

@@ -60,8 +60,8 @@ def test_a_batch_of_each_kind_in_one_epoch(workers, assert_like_torch):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_batches_can_be_pickled_to_the_same_size(kind, outcomes):
-    """A batch holds its own memory and no more, as torch's: storages are neither larger nor
-    shared.
+    """A batch holds its own memory and no more, as torch's:
+    storages are neither larger nor shared.
     """
 
     def storages(batch):

@@ -24,8 +24,8 @@ ROWS = range(23)
 
 
 def both(workers, make_arguments):
-    """Return ours and torch's: the batches of two epochs, and the next draws from the
-    generators.
+    """Return ours and torch's: the batches of two epochs,
+    and the next draws from the generators.
     """
     found = []
     for cls, more in ((DataLoader, workers), (torch.utils.data.DataLoader, {"num_workers": 0})):

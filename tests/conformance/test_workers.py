@@ -1,5 +1,5 @@
-"""Workers as a user sees them: number, order, start, info, persistence, prefetch, pinning,
-time-out.
+"""Workers as a user sees them: number, order, start, info,
+persistence, prefetch, pinning, time-out.
 """
 
 import threading
@@ -241,8 +241,8 @@ def test_nested(inner, workers):
 
 @pytest.mark.thread_unsafe(reason="forks")
 def test_nested_processes_are_refused_as_torch_refuses_them():
-    """Worker processes are daemonic: they may not have children, but they may have threads
-    (above).
+    """Worker processes are daemonic: they may not have children,
+    but they may have threads (above).
     """
     dl = DataLoader(
         Inner(num_workers=1, worker_method="process"), num_workers=1, worker_method="process"

@@ -21,8 +21,8 @@ PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
 
 @pytest.fixture
 def run(tmp_path):
-    """Return ``run(name, *launcher)``, which runs a program with the packages it names and returns
-    its output.
+    """Return ``run(name, *launcher)``, which runs a program
+    with the packages it names and returns its output.
 
     A test skips itself where these packages cannot be installed.
     """

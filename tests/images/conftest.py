@@ -1,5 +1,5 @@
-"""Fixtures for the images as a user has them: built by compose, run by a real engine through
-docker-py.
+"""Fixtures for the images as a user has them: built by compose,
+run by a real engine through docker-py.
 """
 
 import json
@@ -30,8 +30,8 @@ def engine():
 
 @pytest.fixture(scope="session")
 def compose_configuration(engine, shell_environment):
-    """Return compose's resolved configuration; `compose_configuration("compose.gpu.yaml")` adds
-    another file.
+    """Return compose's resolved configuration; `compose_configuration("compose.gpu.yaml")`
+    adds another file.
     """
 
     def compose_configuration(*more):
@@ -49,8 +49,8 @@ def compose_configuration(engine, shell_environment):
 
 @pytest.fixture(scope="session")
 def images(engine, shell_environment, request):
-    """Both images, built from this checkout as `docker compose build` does: {"ft": Image, "gil":
-    Image}.
+    """Both images, built from this checkout as `docker compose build` does:
+    {"ft": Image, "gil": Image}.
     """
     log = CHECKOUT / "results" / "image-build.log"
     # Print this, because a first build takes some fifteen minutes on two cores.
@@ -76,8 +76,8 @@ def images(engine, shell_environment, request):
 
 @pytest.fixture
 def project(images, shell_environment, tmp_path):
-    """A directory with compose.yaml and results/. Its containers and volumes are removed after the
-    test.
+    """A directory with compose.yaml and results/.
+    Its containers and volumes are removed after the test.
     """
     project = Project(tmp_path, shell_environment)
     yield project

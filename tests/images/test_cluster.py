@@ -1,5 +1,5 @@
-"""The pod of examples/cluster/kubernetes.yaml in a Docker engine: its images, arguments, user and
-volumes.
+"""The pod of examples/cluster/kubernetes.yaml in a Docker engine:
+its images, arguments, user and volumes.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""The order of a fresh machine: images are missing when a command is typed, and servers wait for
-their clients.
+"""The order of a fresh machine: images are missing when a command is typed,
+and servers wait for their clients.
 """
 
 import os
@@ -34,8 +34,8 @@ def project(project):
 
 @pytest.fixture
 def cold(images, project):
-    """The project without its images (`cold.images`), which take six seconds to build from the
-    finished images.
+    """The project without its images (`cold.images`),
+    which take six seconds to build from the finished images.
     """
     mark = uuid.uuid4().hex[:8]
     project.images = {twin: f"{twin}-cold-{mark}" for twin in images}

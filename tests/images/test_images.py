@@ -176,8 +176,8 @@ def typed(container, text):
     stream = container.attach_socket(
         params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1, "logs": 1}
     )
-    # docker-py ties the socket to the HTTP response that it came from; closed in this order neither
-    # complains.
+    # docker-py ties the socket to the HTTP response that it came from;
+    # closed in this order neither complains.
     with closing(stream._sock) as terminal, closing(stream._response):
         terminal.sendall(text.encode())
         container.wait(timeout=1500)

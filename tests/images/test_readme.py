@@ -159,8 +159,8 @@ def adapted(block):
 
 @pytest.fixture
 def run_block(shell, request):
-    """Run a block like `shell`. If it needs Docker, build the images first, and remove containers
-    afterwards.
+    """Run a block like `shell`. If it needs Docker, build the images first,
+    and remove containers afterwards.
     """
     ran = []
 
@@ -220,8 +220,8 @@ def test_example_blocks(run_block, block):
 @pytest.mark.parametrize("block", of_kind("packages"))
 def test_packages_blocks(run_block, block):
     first, second = lines(block)
-    # Which status it is depends on the newest releases: packages below torch have turned the GIL
-    # on.
+    # Which status it is depends on the newest releases:
+    # packages below torch have turned the GIL on.
     assert "torch==" in run_block(first, None)
     assert '"requirement": "numpy==' in run_block(second, None)
 

@@ -1,5 +1,5 @@
-"""`docker compose run --rm ft-repro`: the walls around a stranger's script, tried by scripts that
-break them.
+"""`docker compose run --rm ft-repro`: the walls around a stranger's script,
+tried by scripts that break them.
 
 What ends a script that forks, fills memory or disk, or hangs is the same supervisor as without
 containers, and is tested in tests/unit/safety/test_runs.py.
@@ -49,8 +49,8 @@ def project(engine, images, shell_environment, tmp_path_factory):
 
 @pytest.fixture
 def inside(project):
-    """Run Python source behind the walls, once in each container. The source fails if a wall does
-    not hold.
+    """Run Python source behind the walls, once in each container.
+    The source fails if a wall does not hold.
     """
     return lambda source: project(
         "--repeat", "1", "--configs", "gil,ft", "--timeout", "1000", script=source
@@ -135,8 +135,8 @@ def test_a_script_that_is_not_there(project):
     assert done.returncode == 2 and "standard input" in done.stderr
 
 
-# Fails if there is a network, a way to more rights, a place to write to but memory, or anything of
-# the host.
+# Fails if there is a network, a way to more rights,
+# a place to write to but memory, or anything of the host.
 WALLS = r"""
 import ctypes, os, socket, subprocess
 assert len(open('/proc/net/route').readlines()) == 1, 'there is a route'
@@ -311,8 +311,8 @@ def test_a_run_finds_nothing_of_the_one_before(project):
             "pids = [pid for pid in os.listdir('/proc') if pid.isdigit()]\n"
             "assert [int(pid) for pid in pids if os.stat(f'/proc/{pid}').st_uid == 4242] == "
             "[os.getpid()]\n"
-            # All that could be left: files below folders without permissions, queues, shared
-            # memory, processes.
+            # All that could be left: files below folders without permissions,
+            # queues, shared memory, processes.
             "for folder in ('/tmp', '/dev/shm', os.environ['HOME']):\n"
             "    os.makedirs(f'{folder}/a/b')\n"
             "    open(f'{folder}/a/b/c', 'w').close()\n"

@@ -1,5 +1,5 @@
-"""Runs a file's programs with a class in torch.utils.data.DataLoader's place, before any library is
-imported.
+"""Runs a file's programs with a class in torch.utils.data.DataLoader's place,
+before any library is imported.
 
     python in_place.py FILE
 
@@ -57,8 +57,8 @@ def placed(base, tuned=False, **defaults):
             )
             return iterator
 
-    # As if it were the class itself: Lightning rebuilds loaders from the arguments that it finds
-    # here.
+    # As if it were the class itself: Lightning rebuilds loaders
+    # from the arguments that it finds here.
     DataLoader.__init__.__signature__ = inspect.signature(base.__init__)
     return DataLoader
 

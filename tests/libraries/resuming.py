@@ -26,8 +26,8 @@ class Rows(Dataset):
 
 
 def run_job(library, ranks, folder, stage, *arguments, status=0):
-    """Run resuming_LIBRARY.py in *ranks* processes; return (what each rank has written, the
-    output).
+    """Run resuming_LIBRARY.py in *ranks* processes;
+    return (what each rank has written, the output).
     """
     torchrun = [
         sys.executable,

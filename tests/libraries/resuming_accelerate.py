@@ -1,5 +1,5 @@
-"""Rank of a job that trains with Accelerate until it stops, or goes on from the state of an earlier
-job.
+"""Rank of a job that trains with Accelerate until it stops,
+or goes on from the state of an earlier job.
 
     torchrun ... resuming_accelerate.py FOLDER STAGE BATCH_SIZE STEPS WAY
 

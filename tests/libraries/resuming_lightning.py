@@ -1,5 +1,5 @@
-"""Rank of a job that trains with Lightning until it stops, or goes on from the checkpoint of an
-earlier job.
+"""Rank of a job that trains with Lightning until it stops,
+or goes on from the checkpoint of an earlier job.
 
     torchrun ... resuming_lightning.py FOLDER STAGE BATCH_SIZE STEPS RECIPE
 

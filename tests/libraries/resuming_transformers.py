@@ -1,5 +1,5 @@
-"""Rank of a job that trains with transformers' Trainer until it stops, or goes on from an earlier
-job's checkpoint.
+"""Rank of a job that trains with transformers' Trainer until it stops,
+or goes on from an earlier job's checkpoint.
 
     torchrun ... resuming_transformers.py FOLDER STAGE BATCH_SIZE STEPS
 

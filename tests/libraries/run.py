@@ -24,8 +24,8 @@ HERE = Path(__file__).parent
 
 
 def install_for(file: Path, folder: Path, cache: Path, interruption: Interruption) -> list[str]:
-    """Install what *file* names and the twin lacks into *folder*; return its NAME==VERSION. Raises
-    OverlayError.
+    """Install what *file* names and the twin lacks into *folder*;
+    return its NAME==VERSION. Raises OverlayError.
     """
     installed = {normalise(each.name): each.version for each in importlib.metadata.distributions()}
     wanted = dependencies(file.read_text())

@@ -1,5 +1,5 @@
-"""Other libraries' jobs in real ranks that go on in the middle of an epoch with another number of
-ranks.
+"""Other libraries' jobs in real ranks that go on in the middle
+of an epoch with another number of ranks.
 
 Each job stops in epoch 1. The next job, of more or fewer ranks, trains the rest of that epoch, and
 then a whole one.

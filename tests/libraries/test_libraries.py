@@ -1,5 +1,5 @@
-"""Other people's code, unchanged, with our class in torch's place: it gives what it gives with
-torch's.
+"""Other people's code, unchanged, with our class in torch's place:
+it gives what it gives with torch's.
 
 Each file with_LIBRARY.py is a handful of small programs. The twins have few of the libraries:
 `./twins exec gil python tests/libraries/run.py` runs the files of the others.
@@ -30,8 +30,8 @@ PROGRAMS = [
 
 @functools.cache
 def outcomes(file):
-    """Run all programs of a file with each class; return {class: {program: (kinds of iterators,
-    result)}}.
+    """Run all programs of a file with each class; return {class:
+    {program: (kinds of iterators, result)}}.
     """
     environment = {**os.environ, "PYTHONPATH": importable()}
     done = completed([sys.executable, HERE / "in_place.py", file], 0, env=environment, timeout=280)

@@ -1,5 +1,5 @@
-"""The audit of a dataset that holds objects of libraries which read files. The twins have none of
-the libraries:
+"""The audit of a dataset that holds objects of libraries which read files.
+The twins have none of the libraries:
 
 `./twins exec gil python tests/libraries/run.py formats` installs them and runs this file.
 """

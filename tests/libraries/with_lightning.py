@@ -1,8 +1,8 @@
 # /// script
 # dependencies = ["lightning==2.6.6"]
 # ///
-"""Lightning: the Trainer and Fabric, which rebuild loaders with other samplers from their
-arguments.
+"""Lightning: the Trainer and Fabric, which rebuild loaders
+with other samplers from their arguments.
 """
 
 import warnings

@@ -77,8 +77,8 @@ def program_iterable(folder):
 
 
 class WithOwnTransform(Dataset):
-    """Dataset with a random transform that keeps its draws in attributes, which threads would
-    share.
+    """Dataset with a random transform that keeps its draws in attributes,
+    which threads would share.
     """
 
     def _transform(self, index):

@@ -74,8 +74,8 @@ def program_bucket_that_grows(folder):
 
 
 def region_of_another_bucket():
-    """Read a bucket of another region, whose address is AWS's as far as the source knows. Return
-    obstore's region.
+    """Read a bucket of another region, whose address is AWS's as far as the source knows.
+    Return obstore's region.
     """
     with bucket(0) as (client, source):
         elsewhere = {"LocationConstraint": "eu-west-1"}
@@ -141,8 +141,8 @@ RIGHT = f"HTTP/1.1 200 OK\r\n{HEADERS}Connection: close\r\nContent-Length: 5\r\n
 
 
 class Hostile(socketserver.BaseRequestHandler):
-    """Handler that answers the first request correctly, and each later one with
-    ``server.answer``.
+    """Handler that answers the first request correctly,
+    and each later one with ``server.answer``.
     """
 
     def handle(self):
@@ -156,8 +156,8 @@ class Hostile(socketserver.BaseRequestHandler):
 
 
 def errors_from_hostile_servers():
-    """Return the errors for endless, too large and trickling answers, and for a redirect out of the
-    web.
+    """Return the errors for endless, too large and trickling answers,
+    and for a redirect out of the web.
     """
     found = []
     for answer, more, error in (
@@ -235,8 +235,8 @@ CODES = {401: "InvalidToken", 403: "AccessDenied", 404: "NoSuchBucket", 429: "To
 
 
 class Objects(http.server.BaseHTTPRequestHandler):
-    """Handler of a bucket with three objects. ``server.failing`` has the path that fails, and the
-    answer's status.
+    """Handler of a bucket with three objects. ``server.failing`` has the path that fails,
+    and the answer's status.
     """
 
     def do_HEAD(self):

@@ -1,8 +1,8 @@
 # /// script
 # dependencies = ["torchdata==0.11.0"]
 # ///
-"""torchdata: samplers that keep their place, nodes in front of a loader, behind it and inside its
-workers.
+"""torchdata: samplers that keep their place, nodes in front of a loader,
+behind it and inside its workers.
 """
 
 import torch

@@ -54,8 +54,8 @@ def program_v2(folder):
 
 
 def program_random_transforms(folder):
-    # The numbers are those of the global generators: which ones a sample gets depends on the
-    # workers.
+    # The numbers are those of the global generators:
+    # which ones a sample gets depends on the workers.
     steps = [v2.ToImage(), v2.RandomResizedCrop(16), v2.RandomHorizontalFlip(), v2.ColorJitter(0.5)]
     loader = DataLoader(
         datasets.ImageFolder(images(folder), v2.Compose(steps)), batch_size=4, num_workers=2

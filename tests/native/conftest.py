@@ -17,8 +17,8 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ft-t
 
 @pytest.fixture
 def twins(shell_environment):
-    """Run `./twins ARGUMENT ...` to its end, which has to have the exit status *status* if that is
-    given.
+    """Run `./twins ARGUMENT ...` to its end, which has
+    to have the exit status *status* if that is given.
     """
 
     def run(*arguments, status=None, **variables):

@@ -1,5 +1,5 @@
-"""The hooks of .pre-commit-config.yaml, run like the first run of ./twins test: each finds its
-fault.
+"""The hooks of .pre-commit-config.yaml, run like the first run of ./twins test:
+each finds its fault.
 """
 
 import re

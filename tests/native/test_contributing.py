@@ -1,5 +1,5 @@
-"""CONTRIBUTING.md: its examples, followed literally in a copy of the checkout, its paths and its
-versions.
+"""CONTRIBUTING.md: its examples, followed literally in a copy of the checkout,
+its paths and its versions.
 """
 
 import json

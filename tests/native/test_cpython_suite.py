@@ -10,8 +10,8 @@ import pytest
 from tests.checkout import CHECKOUT
 
 EXPECTED = CHECKOUT / "tests" / "native" / "cpython_failures.txt"
-# Without tests that need a network, a screen or gigabytes, that take hours, or that depend on the
-# clock.
+# Without tests that need a network, a screen or gigabytes,
+# that take hours, or that depend on the clock.
 RESOURCES = "all,-network,-urlfetch,-gui,-largefile,-cpu,-walltime"
 SECONDS = 1800  # for one test file
 

@@ -1,5 +1,5 @@
-"""The distributions ftloader and ft-env, built and installed next to code that has modules of the
-same names.
+"""The distributions ftloader and ft-env, built and installed next
+to code that has modules of the same names.
 """
 
 import hashlib

@@ -43,8 +43,8 @@ def anchors(text: str) -> set[str]:
 
 
 def paths_in_backticks(text: str) -> list[str]:
-    """Return the words in backticks that look like paths of the repository: a folder, a slash and
-    maybe more.
+    """Return the words in backticks that look like paths of the repository:
+    a folder, a slash and maybe more.
     """
     # "New file `...`" in a guide is a file that the reader is to write.
     prose = re.sub(r"New file `[^`]+`", "", without_code_blocks(text))

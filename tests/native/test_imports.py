@@ -1,5 +1,5 @@
-"""Which module may import which, read from the source: imports inside functions and of types only
-count too.
+"""Which module may import which, read from the source:
+imports inside functions and of types only count too.
 """
 
 import ast
@@ -20,8 +20,8 @@ FOLDERS = {
     "ftrun": "runtime",
     "native": ".",
 }
-# `native` imports them to refuse typos before it builds, when there is nothing but the standard
-# library.
+# `native` imports them to refuse typos before it builds,
+# when there is nothing but the standard library.
 ARGUMENTS = {"ftbench.arguments", "ftsafety.audit.arguments", "ftsafety.repro.arguments"}
 MAY_USE = {
     "ftloader": set(),
@@ -54,8 +54,8 @@ BY_NAME = {"native.cli": ARGUMENTS, "ftbench.scenarios": SCENARIOS}
 
 
 def imported(name, inside_functions=True):
-    """The modules of ours that a module imports anywhere in its source, or only when it is imported
-    itself.
+    """The modules of ours that a module imports anywhere in its source,
+    or only when it is imported itself.
     """
     path = MODULES[name]
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]

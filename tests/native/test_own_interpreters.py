@@ -88,8 +88,8 @@ FEW = ("markdown-it-py", "mdurl", "numpy", "packaging", "psutil", "pygments", "r
 
 @pytest.fixture
 def small_copy(tmp_path):
-    """A copy of the checkout that locks few packages besides the CUDA libraries, so that little is
-    installed.
+    """A copy of the checkout that locks few packages besides the CUDA libraries,
+    so that little is installed.
     """
     copy = copy_checkout(tmp_path / "copy")
     lock = copy / "docker" / "requirements.lock"

@@ -118,8 +118,8 @@ def wheel(directory, name, version, tag, source):
 
 @pytest.fixture
 def wheels(output_of, tmp_path):
-    """A package index: onlygil has a wheel for the build with the GIL alone, anywhere has two for
-    all.
+    """A package index: onlygil has a wheel for the build with the GIL alone,
+    anywhere has two for all.
     """
     directory = tmp_path / "wheels"
     directory.mkdir()
@@ -197,8 +197,8 @@ def test_a_package_of_the_command_line(twins, wheels, tmp_path):
 
 @pytest.fixture
 def paste(output_of, wheels, shell_environment):
-    """Paste a command of a report where the report was printed; return its exit status, None if it
-    lacks uv.
+    """Paste a command of a report where the report was printed;
+    return its exit status, None if it lacks uv.
     """
     python = output_of("ft", "import sys; print(sys._base_executable)")
     # The one that has just installed the package, and CPython where uv would find it.
@@ -300,8 +300,8 @@ def test_another_interpreter_is_a_column(twins, output_of, tmp_path):
 
 @pytest.mark.slow
 def test_metadata_runs_nothing_outside_of_the_runs(twins, wheels, tmp_path):
-    # A project whose setup.py tells that it ran: as a folder, and as a source distribution beside
-    # the wheels.
+    # A project whose setup.py tells that it ran: as a folder,
+    # and as a source distribution beside the wheels.
     ran, project = tmp_path / "ran", tmp_path / "evil-1.0"
     project.mkdir()
     (project / "setup.py").write_text(f"open({str(ran)!r}, 'w').close()\nraise SystemExit(1)\n")

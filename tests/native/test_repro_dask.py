@@ -33,8 +33,8 @@ HOST = socket.gethostname()
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory, shell_environment):
-    """The Python of a user who has Dask, whose dependencies have no wheels for free-threaded
-    builds.
+    """The Python of a user who has Dask, whose dependencies have no wheels
+    for free-threaded builds.
     """
     folder = tmp_path_factory.mktemp("user")
     packages = folder / "site-packages"
@@ -111,8 +111,8 @@ class DaskCluster:
 
 @pytest.fixture
 def environment(python, shell_environment):
-    # Of the Python that has Dask, to find it as a user does; the worker's log is not asked to be
-    # coloured.
+    # Of the Python that has Dask, to find it as a user does;
+    # the worker's log is not asked to be coloured.
     return {**shell_environment, "PATH": f"{python.parent}:{shell_environment['PATH']}"}
 
 

@@ -52,8 +52,8 @@ def test_missing_packages_come_as_one_command(shell_environment):
 
 
 def read_question(terminal):
-    """Return what a pseudo-terminal shows up to "[y/N]", or all of it if that does not come within
-    minutes.
+    """Return what a pseudo-terminal shows up to "[y/N]",
+    or all of it if that does not come within minutes.
     """
     shown = ""
     # What is written at one end arrives at the other a moment later.
@@ -123,8 +123,8 @@ def test_a_question_that_nobody_would_see_is_not_asked(monkeypatch, capsys):
 
 @pytest.fixture
 def notebook():
-    """A pseudo-terminal as that in which IPython runs `!./twins ...`. A question would be answered
-    with no.
+    """A pseudo-terminal as that in which IPython runs `!./twins ...`.
+    A question would be answered with no.
     """
     ours, theirs = pty.openpty()
     with open(ours, "wb", buffering=0) as person, open(theirs, "w+b", buffering=0) as terminal:
@@ -147,8 +147,8 @@ def test_a_notebook_without_python_is_not_asked(bare, notebook):
 
 @pytest.fixture
 def bare(tmp_path):
-    """A PATH with what the shell script ./twins needs, without python3; `bare(uid, apt)` completes
-    it.
+    """A PATH with what the shell script ./twins needs,
+    without python3; `bare(uid, apt)` completes it.
     """
 
     def program(name, *lines):

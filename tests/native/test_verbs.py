@@ -211,8 +211,8 @@ def test_second_use_starts_at_once(twins):
 
 
 def test_info_shows_lines_as_they_are_known(start_twins):
-    """Those of the first twin come before any package is imported, and both twins are described at
-    once.
+    """Those of the first twin come before any package is imported,
+    and both twins are described at once.
     """
     process = start_twins("info")
     lines = iter(process.stdout.readline, "")

@@ -54,8 +54,8 @@ class _Nursery:
         return json.loads(answer)
 
     def stop(self):
-        """End the process, which ends and removes all that scenarios have started and left
-        behind.
+        """End the process, which ends and removes all
+        that scenarios have started and left behind.
         """
         if self._process is not None:
             end(self._process, HANG)
@@ -64,8 +64,8 @@ class _Nursery:
 
 @pytest.fixture(scope="session", autouse=True)
 def temporary_files():
-    """Make no folder for temporary files: the nursery has one, which it removes even if these tests
-    are killed.
+    """Make no folder for temporary files: the nursery has one,
+    which it removes even if these tests are killed.
     """
 
 
@@ -78,8 +78,8 @@ def nursery():
 
 @pytest.fixture
 def run_scenario(nursery, request):
-    """Return a function that runs a scenario for some seconds and returns its result
-    (``engine.run``).
+    """Return a function that runs a scenario for some seconds
+    and returns its result (``engine.run``).
     """
 
     def run(scenario, seconds, limit=HANG):
@@ -90,8 +90,8 @@ def run_scenario(nursery, request):
 
 @pytest.fixture
 def stress(run_scenario, share_of_minutes, request):
-    """Return a function that runs a scenario for its share of the time, and fails the test
-    with it.
+    """Return a function that runs a scenario for its share of the time,
+    and fails the test with it.
     """
 
     def run(scenario):

@@ -28,14 +28,14 @@ class Scenario:
 
     threads = THREADS
     pauses = False
-    """Whether lines of the scenario's own are followed by short pauses at random, in which others
-    come in.
+    """Whether lines of the scenario's own are followed by short pauses at random,
+    in which others come in.
     """
     iterations: int | None = None
     """Maximum number of rounds; None: as many as there is time for."""
     known = ""
-    """What is known not to be safe upstream, with its link, where the scenario has to keep clear of
-    that.
+    """What is known not to be safe upstream, with its link,
+    where the scenario has to keep clear of that.
     """
 
     def __init__(self, rng: random.Random) -> None:

@@ -1,5 +1,5 @@
-"""Comparison of two runs, A and B, of different machines, versions or commits, from their
-results.json alone.
+"""Comparison of two runs, A and B, of different machines,
+versions or commits, from their results.json alone.
 
 Ratios within a run change with the software; candidates' values change with the machine's speed and
 load, too. A change is B's geometric mean divided by A's. Welch's t on the logarithms gives its
@@ -42,8 +42,8 @@ class FigureChange(Ratio):
     """Title of the candidate, or of the comparison."""
     metric: str
     is_ratio: bool
-    """True if the figure is a ratio of two candidates, False if it is one candidate's value in the
-    metric's unit.
+    """True if the figure is a ratio of two candidates,
+    False if it is one candidate's value in the metric's unit.
     """
     a: float
     """The figure in run A: the geometric mean of a ratio over the rounds, or of a candidate's value
@@ -61,23 +61,23 @@ class FigureChange(Ratio):
 
 @dataclass
 class RunComparison:
-    """The differences between two runs, A and B: in their environments, figures and thread-safety
-    outcomes.
+    """The differences between two runs, A and B: in their environments,
+    figures and thread-safety outcomes.
     """
 
     differences: list[tuple[str, str, str]] = field(default_factory=list)
     """(what, in A, in B): machine, interpreters, packages, commit, options."""
     cautions: list[str] = field(default_factory=list)
     left_out: list[tuple[str, str]] = field(default_factory=list)
-    """(what, why) of everything that is not compared, since one run lacks it or its work
-    differs.
+    """(what, why) of everything that is not compared,
+    since one run lacks it or its work differs.
     """
     changes: list[FigureChange] = field(default_factory=list)
     outcomes: list[str] = field(default_factory=list)
     """Scenarios of the thread-safety suite whose outcome changed, in words."""
     runs: int = 0
-    """Largest number of runs like A or B that told the deviation between hours of a figure; 0 if it
-    is assumed.
+    """Largest number of runs like A or B that told the deviation between hours of a figure;
+    0 if it is assumed.
     """
 
     @property
@@ -238,8 +238,8 @@ def _figure_change(
 
 
 def _logs(scenario: Scenario, metric: str, *keys: str) -> list[float]:
-    """Return the logarithms of a candidate's values in each process, or of the ratios of two
-    candidates (keys).
+    """Return the logarithms of a candidate's values in each process,
+    or of the ratios of two candidates (keys).
     """
     values = [scenario.in_each_process(key, metric) for key in keys]
     return logarithms(*values) if len(keys) == 2 else [*map(math.log, *values)]
@@ -281,8 +281,8 @@ def _like(
 
 
 def _comparable_cases(result: RunComparison, *runs: tuple[Results, Scenario]) -> set[str]:
-    """Return the names of the cases with equal work in both runs. Add the others, with reason, to
-    `result.left_out`.
+    """Return the names of the cases with equal work in both runs.
+    Add the others, with reason, to `result.left_out`.
     """
     scenario = runs[0][1].name
     cases: list[dict[str, MeasuredCase | Scenario]] = [
@@ -311,8 +311,8 @@ def _different(in_a: Mapping[str, object], in_b: Mapping[str, object]) -> str:
 
 
 def welch(a: Sequence[float], b: Sequence[float], hours: Deviation = NO_HOURS) -> Ratio:
-    """Return exp(mean(b) - mean(a)) for logarithms a and b; with an interval if both have >=
-    FEWEST_ROUNDS values.
+    """Return exp(mean(b) - mean(a)) for logarithms a and b;
+    with an interval if both have >= FEWEST_ROUNDS values.
 
     hours: the variance of each mean between hours, in addition to that within a and b.
     """

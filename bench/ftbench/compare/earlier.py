@@ -1,5 +1,5 @@
-"""Runs of the same machine, settings and software at other hours, and the figures of their
-waterfalls.
+"""Runs of the same machine, settings and software at other hours,
+and the figures of their waterfalls.
 
 A machine is known by its machine_id (ftrun.environment). Where that is unknown, as in containers,
 the runs in one output root are those of one machine if their hardware is equal and no two of them
@@ -26,8 +26,8 @@ Place = tuple[str, str]
 
 
 def same(results: Results, root: Path) -> list[Results]:
-    """Return the complete runs in the output root *root* of the machine, settings and software of
-    *results*.
+    """Return the complete runs in the output root *root* of the machine,
+    settings and software of *results*.
     """
     expected, alike = identity(results), dict[str, Results]()
     for other in history.runs(root, results.environment.source):
@@ -126,8 +126,8 @@ def _recorded(results: Results, entry: Entry) -> list[Entry]:
 
 
 def find(results: Results, file: Path) -> dict[Place, dict[str, Hours]]:
-    """Return {waterfall: {step or IN_ALL: what hours do to its ratio}} of a complete run; {} for an
-    incomplete one.
+    """Return {waterfall: {step or IN_ALL: what hours do to its ratio}} of a complete run;
+    {} for an incomplete one.
 
     Looks for other runs next to the run's folder, where *file* is its results.json, and in the
     record of its cache.
@@ -146,8 +146,8 @@ def find(results: Results, file: Path) -> dict[Place, dict[str, Hours]]:
 
 
 def remember(results: Results) -> None:
-    """Add the waterfalls of a complete run to the record in its cache folder (--cache), if it has
-    one.
+    """Add the waterfalls of a complete run to the record in its cache folder (--cache),
+    if it has one.
     """
     if results.options.cache:
         history.record(Path(results.options.cache), [entry for _, entry in entries(results)])

@@ -1,5 +1,5 @@
-"""Identity of a run: its machine, software, options and work, in words. Runs of equal identity can
-be compared.
+"""Identity of a run: its machine, software, options and work, in words.
+Runs of equal identity can be compared.
 """
 
 from collections.abc import Set
@@ -10,8 +10,8 @@ from ftbench.document.model import MeasuredCase, Options, Results, Scenario
 from ftbench.plan.scenario import OWN
 from ftbench.report import run_words
 
-# The project itself, which a checkout uses as it is and an image installs. Its sources are
-# compared.
+# The project itself, which a checkout uses as it is and an image installs.
+# Its sources are compared.
 OURS = "ftloader", "ft-env"
 USUAL_COLLATE = "torch's"
 COMMIT = "commit"
@@ -25,8 +25,8 @@ def work(run: Results, scenario: Scenario, case: MeasuredCase | Scenario) -> dic
     equal work only.
     """
     data = case.load.dataset
-    # Not the number of turns, which is planned from measured costs: each turn is measured by
-    # itself.
+    # Not the number of turns, which is planned from measured costs:
+    # each turn is measured by itself.
     facts = {
         "number of ranks": scenario.ranks or 1,
         "batch size": case.load.batch_size,
@@ -48,8 +48,8 @@ def work(run: Results, scenario: Scenario, case: MeasuredCase | Scenario) -> dic
 
 
 def python(interpreter: Interpreter) -> dict[str, str]:
-    """Return {title: words} of an interpreter: what has to be equal in two runs of the same
-    software.
+    """Return {title: words} of an interpreter: what has to be equal
+    in two runs of the same software.
     """
     result = {
         f"Python's {name}": getattr(interpreter, name) for name in ("version", "build", "compiler")

@@ -87,8 +87,8 @@ def _figures(title: str, changes: list[FigureChange]) -> FiguresView:
 
 
 def hours(comparison: RunComparison) -> str:
-    """Return a sentence on the deviation between two runs at different hours that the intervals
-    include.
+    """Return a sentence on the deviation between two runs
+    at different hours that the intervals include.
     """
     usual = f"{100 * USUAL:.0f}% of ratios and memory, {100 * USUAL_OF_VALUES:.0f}% of other values"
     deviation = f"{usual}, assumed, since fewer than {FEWEST} runs like A or B were found"
@@ -102,8 +102,8 @@ def hours(comparison: RunComparison) -> str:
 
 
 def unchanged(changes: list[FigureChange]) -> str:
-    """Return a line about *changes* in one metric, none of which was shown to be more than
-    noise.
+    """Return a line about *changes* in one metric,
+    none of which was shown to be more than noise.
     """
     few = any(c.low is None for c in changes)
     far = max(max(c.ratio, 1 / c.ratio) for c in changes)
@@ -130,8 +130,8 @@ def describe(change: FigureChange) -> str:
 
 
 def conclusion(comparison: RunComparison) -> str:
-    """Return a sentence that counts the figures that were compared, and those that changed beyond
-    the noise.
+    """Return a sentence that counts the figures that were compared,
+    and those that changed beyond the noise.
     """
     if not comparison.changes:
         return "Nothing could be compared."

@@ -1,5 +1,5 @@
-"""The waterfalls of one run as logarithms, for comparison with the same waterfalls of other
-runs.
+"""The waterfalls of one run as logarithms, for comparison
+with the same waterfalls of other runs.
 """
 
 import math

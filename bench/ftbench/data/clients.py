@@ -1,5 +1,5 @@
-"""Functions that download a file from a web server, one for each client library. Threads may call
-them.
+"""Functions that download a file from a web server,
+one for each client library. Threads may call them.
 
 A process makes its client only when it downloads for the first time, so that forked workers inherit
 no client. With obstore 0.10.1, a forked worker crashes if it downloads after its parent process has
@@ -18,8 +18,8 @@ _own = threading.local()
 
 
 def read_fsspec(address: str, path: str) -> bytes:
-    """Download with fsspec, which sends all requests of a process through the one thread of its
-    event loop.
+    """Download with fsspec, which sends all requests
+    of a process through the one thread of its event loop.
     """
     import fsspec
 
@@ -27,8 +27,8 @@ def read_fsspec(address: str, path: str) -> bytes:
 
 
 def read_requests(address: str, path: str) -> bytes:
-    """Download with requests (urllib3). Each thread has its own session, and so its own
-    connection.
+    """Download with requests (urllib3). Each thread has its own session,
+    and so its own connection.
     """
     if not hasattr(_own, "session"):
         import requests
@@ -49,8 +49,8 @@ def _store(address: str) -> Any:
 
 
 def read_obstore(address: str, path: str) -> Any:
-    """Download with obstore, which waits in Rust without the GIL. Returns an object with the buffer
-    protocol.
+    """Download with obstore, which waits in Rust without the GIL.
+    Returns an object with the buffer protocol.
     """
     return _store(address).get(path).bytes()
 
@@ -68,7 +68,7 @@ MODULES = {
 
 
 def prepare(client: str) -> None:
-    """Import a client's library. Called before workers are forked, so that no worker has to import
-    it again.
+    """Import a client's library. Called before workers are forked,
+    so that no worker has to import it again.
     """
     importlib.import_module(MODULES[client])

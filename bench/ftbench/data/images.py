@@ -25,20 +25,20 @@ LIMIT_OF_OWN = 2048
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
 
 Progress = Callable[[int, int], None]
-"""Function to call with (done, total) after each image. It may raise an exception to stop the
-work.
+"""Function to call with (done, total) after each image.
+It may raise an exception to stop the work.
 """
 
 
 class ImageError(Exception):
-    """Raised if images or generated files cannot be used; the message names the files and says what
-    to do.
+    """Raised if images or generated files cannot be used;
+    the message names the files and says what to do.
     """
 
 
 def cache_directory() -> Path:
-    """Return the directory for generated files: $FT_BENCH_CACHE, or ft-twins/images in the user's
-    cache directory.
+    """Return the directory for generated files: $FT_BENCH_CACHE,
+    or ft-twins/images in the user's cache directory.
     """
     if chosen := os.environ.get("FT_BENCH_CACHE"):
         return Path(chosen)
@@ -47,8 +47,8 @@ def cache_directory() -> Path:
 
 
 def default_images(progress: Progress, count: int = COUNT) -> list[Path]:
-    """Return the paths of the generated JPEGs; generate them first if the cache lacks them. Raises
-    ImageError.
+    """Return the paths of the generated JPEGs; generate them first
+    if the cache lacks them. Raises ImageError.
     """
 
     def write(path: Path, index: int) -> None:
@@ -104,8 +104,8 @@ def cached(
 
 
 def _in_threads(work: Callable, items: Sequence, progress: Progress) -> list:
-    """Call work(item) for every item in threads; return the results in order. An exception stops
-    further calls.
+    """Call work(item) for every item in threads; return the results in order.
+    An exception stops further calls.
     """
     results = []
     pool = ThreadPoolExecutor(cgroup.usable_cpus())
@@ -146,15 +146,15 @@ def validate(paths: list[Path], progress: Progress) -> int:
     """
 
     def check(path: Path) -> bool | str:
-        """Return True if the image has to be resized, or an error message if it cannot be
-        decoded.
+        """Return True if the image has to be resized,
+        or an error message if it cannot be decoded.
         """
         try:
             with Image.open(path) as image:
                 image.convert("RGB")
                 return image.size != (synthesis.WIDTH, synthesis.HEIGHT)
-        # Decoders may raise anything on hostile bytes. All of it means that the image cannot be
-        # used.
+        # Decoders may raise anything on hostile bytes.
+        # All of it means that the image cannot be used.
         except Exception as error:
             return f"{path}: {error}"
 

@@ -1,5 +1,5 @@
-"""A web server that delays every response, to imitate remote storage. It runs in a process of its
-own.
+"""A web server that delays every response, to imitate remote storage.
+It runs in a process of its own.
 
 ``python -m ftbench.data.slow_server 0.05 100000`` listens on a free port of 127.0.0.1, prints the
 port, and serves ``/samples/I``: 100,000 bytes that depend only on I. The first byte of a response
@@ -63,8 +63,8 @@ def slow_server(delay: float, size: int) -> Iterator[str]:
     """Start a server that sends samples of `size` bytes after `delay` seconds. A context manager:
     yields the URL.
 
-    Raises RuntimeError if the server does not start. The server has then written the reason to
-    stderr.
+    Raises RuntimeError if the server does not start.
+    The server has then written the reason to stderr.
     """
     command = [
         sys.executable,

@@ -27,8 +27,8 @@ VERSION = 1
 def default_shards(
     progress: images.Progress, count: int = SHARDS, size: int = SHARD_BYTES
 ) -> list[Path]:
-    """Return the paths of the generated shards, `count` files of `size` random bytes; raises
-    ImageError.
+    """Return the paths of the generated shards, `count` files
+    of `size` random bytes; raises ImageError.
     """
 
     def write(path: Path, index: int) -> None:
@@ -38,8 +38,8 @@ def default_shards(
 
 
 def default_records(progress: images.Progress, count: int = RECORDS) -> list[Path]:
-    """Return the paths of the generated records, `count` pickles of {"number", "image", "peaks"};
-    raises ImageError.
+    """Return the paths of the generated records, `count` pickles of {"number",
+    "image", "peaks"}; raises ImageError.
     """
     rows, columns = RECORD_SHAPE
 
@@ -68,8 +68,8 @@ GENERATED: dict[str, Callable[[images.Progress], list[Path]]] = {
 
 
 class Sources:
-    """The files that a run's scenarios read, generated when the first scenario needs them. Used by
-    one thread.
+    """The files that a run's scenarios read, generated when the first scenario needs them.
+    Used by one thread.
     """
 
     def __init__(
@@ -112,8 +112,8 @@ class Sources:
         return paths
 
     def _resized(self, paths: list[Path]) -> int:
-        """Check that the images can be decoded; return the number of those that have another
-        size.
+        """Check that the images can be decoded;
+        return the number of those that have another size.
         """
         resized = images.validate(paths, self._step("checking the images"))
         if resized:

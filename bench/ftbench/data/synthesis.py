@@ -1,5 +1,5 @@
-"""Synthetic photographs: decoding their JPEG files takes as long as decoding those of real
-photographs.
+"""Synthetic photographs: decoding their JPEG files takes as long
+as decoding those of real photographs.
 
 Decoding time depends on the statistics that photographs share:
 
@@ -30,8 +30,8 @@ NOISE = 0.4
 
 @functools.cache
 def _fields(kind: str) -> np.ndarray:
-    """Return n random textures ("fields") of this kind: (n, HEIGHT, WIDTH) float32, periodic, with
-    variance 1.
+    """Return n random textures ("fields") of this kind: (n, HEIGHT,
+    WIDTH) float32, periodic, with variance 1.
 
     Their spectra fall as 1/f^slope. All photographs use these fields, shifted and mirrored, to save
     most of the work.
@@ -59,8 +59,8 @@ def _fields(kind: str) -> np.ndarray:
 
 
 def _field(rng: np.random.Generator, kind: str) -> np.ndarray:
-    """Return one of the fields of this kind, chosen, mirrored and shifted at random: (HEIGHT,
-    WIDTH).
+    """Return one of the fields of this kind, chosen,
+    mirrored and shifted at random: (HEIGHT, WIDTH).
     """
     fields = _fields(kind)
     field = fields[rng.integers(len(fields))][:: rng.choice((-1, 1)), :: rng.choice((-1, 1))]
@@ -68,8 +68,8 @@ def _field(rng: np.random.Generator, kind: str) -> np.ndarray:
 
 
 def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
-    """Draw overlapping shapes; return two images: their colours (RGB), and the strength of their
-    textures (grey).
+    """Draw overlapping shapes; return two images: their colours (RGB),
+    and the strength of their textures (grey).
     """
     # A few related, muted colours: photographs are seldom colourful.
     grey = rng.uniform(40, 200, size=(6, 1))
@@ -103,8 +103,8 @@ def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
 
 
 def photograph(seed: int) -> Image.Image:
-    """Return a synthetic photograph, an RGB image of WIDTH x HEIGHT pixels that depends only on
-    `seed`.
+    """Return a synthetic photograph, an RGB image of WIDTH x HEIGHT pixels
+    that depends only on `seed`.
     """
     rng = np.random.default_rng(seed)
     colours, textures = _leaves(rng)

@@ -19,15 +19,15 @@ MOST = 1e150
 
 
 class Inconsistent(Exception):
-    """Raised if the content of a results.json breaks the schema or contradicts itself; the message
-    says where.
+    """Raised if the content of a results.json breaks the schema or contradicts itself;
+    the message says where.
     """
 
 
 @functools.cache
 def validator() -> Callable[[dict], dict]:
-    """Return a function that raises fastjsonschema.JsonSchemaException if a document breaks the
-    results.json schema.
+    """Return a function that raises fastjsonschema.JsonSchemaException
+    if a document breaks the results.json schema.
     """
     import fastjsonschema
 
@@ -100,8 +100,8 @@ def _of_candidates(scenario: Scenario) -> Iterator[str]:
 
 
 def _of_keys(scenario: Scenario, keys: set[str]) -> Iterator[str]:
-    """Yield the contradictions between the keys of candidates and what the scenario says of
-    candidates.
+    """Yield the contradictions between the keys of candidates
+    and what the scenario says of candidates.
     """
     measured: set[str] = set()
     for finished in scenario.rounds:
@@ -144,8 +144,8 @@ def _of_metrics(trial: Trial, metrics: Sequence[str]) -> Iterator[str]:
 
 
 def _is_of_its_turns(trial: Trial) -> bool:
-    """True if the throughput is the samples of the turns that count, divided by the seconds of
-    these turns.
+    """True if the throughput is the samples of the turns that count,
+    divided by the seconds of these turns.
     """
     if "throughput" not in trial.metrics:
         return True

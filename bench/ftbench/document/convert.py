@@ -23,8 +23,8 @@ TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 @functools.cache
 def _hints(kind: type) -> dict[str, Any]:
-    """Return {JSON key: annotation} for the fields of a dataclass; a field `from_` has the key
-    "from".
+    """Return {JSON key: annotation} for the fields of a dataclass;
+    a field `from_` has the key "from".
     """
     hints = get_type_hints(kind, include_extras=True)
     return {field.name.rstrip("_"): hints[field.name] for field in fields(kind)}
@@ -41,8 +41,8 @@ def as_json(value: Any) -> dict:
 
 
 def from_json(kind: Any, value: Any) -> Any:
-    """Convert a JSON *value* to an object of the type *kind*. The value must fit the schema of this
-    type.
+    """Convert a JSON *value* to an object of the type *kind*.
+    The value must fit the schema of this type.
 
     Ignores keys that are not fields, like a trial's "note". Raises OverflowError for an integer too
     large for a float.

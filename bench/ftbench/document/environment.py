@@ -12,8 +12,8 @@ Whole = A[int, {"minimum": 1}]
 
 @dataclass
 class Interpreter:
-    """Description of a measured Python interpreter, from its modules sys, sysconfig and
-    platform.
+    """Description of a measured Python interpreter,
+    from its modules sys, sysconfig and platform.
     """
 
     version: A[str, '"3.13.5"']
@@ -86,8 +86,8 @@ class Gpu:
 
 @dataclass
 class Twin:
-    """Record of a measured interpreter (free-threaded: "ft", with the GIL: "gil"), its packages and
-    its machine.
+    """Record of a measured interpreter (free-threaded: "ft", with the GIL:
+    "gil"), its packages and its machine.
     """
 
     endpoint: A[str, "path of its Python, or unix:PATH of its trial server"]

@@ -47,8 +47,8 @@ class Entry:
 
 
 def runs(root: Path, source: str) -> Iterator[Results]:
-    """Yield the complete runs in *root* of the same sources, by their hash *source*; at most
-    MOST_RUNS.
+    """Yield the complete runs in *root* of the same sources,
+    by their hash *source*; at most MOST_RUNS.
     """
     number = 0
     try:
@@ -79,8 +79,8 @@ def runs(root: Path, source: str) -> Iterator[Results]:
 
 
 def recorded(cache: Path, key: str) -> list[Entry]:
-    """Return the entries with this key in the record below *cache*; an empty list if there is no
-    record.
+    """Return the entries with this key in the record below *cache*;
+    an empty list if there is no record.
     """
     if not (cache / RECORD).is_file():  # reading a pipe would wait
         return []
@@ -98,8 +98,8 @@ def recorded(cache: Path, key: str) -> list[Entry]:
 
 
 def _entry(line: bytes) -> Entry | None:
-    """Return the entry that a line holds; None for a line that was cut short, or that something
-    else wrote.
+    """Return the entry that a line holds; None for a line that was cut short,
+    or that something else wrote.
     """
     with contextlib.suppress(
         LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError
@@ -122,8 +122,8 @@ def _is_measured(figure: tuple[float, float]) -> bool:
 
 
 def record(cache: Path, entries: Iterable[Entry]) -> None:
-    """Append entries to the record below *cache*. A record that cannot be written is left as
-    it is.
+    """Append entries to the record below *cache*.
+    A record that cannot be written is left as it is.
     """
     text = "".join(f"{json.dumps(asdict(entry))}\n" for entry in entries)
     with contextlib.suppress(OSError):

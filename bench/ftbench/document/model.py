@@ -22,8 +22,8 @@ from ftbench.plan.scenario import DISTRIBUTION_LIMIT
 from ftbench.plan.waterfall import PRECISION
 
 SCHEMA_VERSION = 8
-"""Version of the schema. It is increased whenever an older benchmark would misread a new
-results.json.
+"""Version of the schema. It is increased whenever an older
+benchmark would misread a new results.json.
 """
 
 Positive = A[float, {"exclusiveMinimum": 0}]
@@ -141,8 +141,8 @@ class MeasuredCase:
 
 @dataclass
 class Over:
-    """The horizontal axis of a curve: the axis's title, and the x value of each point of the
-    curve.
+    """The horizontal axis of a curve: the axis's title,
+    and the x value of each point of the curve.
     """
 
     title: A[str, "name of the quantity: samples loaded, step"]
@@ -263,14 +263,14 @@ class Scenario:
         return [trial for trial in trials if trial.candidate == key]
 
     def in_each_process(self, key: str, metric: str) -> list[float]:
-        """Return a candidate's values of a metric, one for each of its trials; each trial is a
-        process.
+        """Return a candidate's values of a metric,
+        one for each of its trials; each trial is a process.
         """
         return [trial.metrics[metric] for trial in self.trials_of(key)]
 
     def typical(self, key: str, metric: str) -> float:
-        """Return the geometric mean of a metric over a candidate's trials. Ratios also use
-        geometric means.
+        """Return the geometric mean of a metric over a candidate's trials.
+        Ratios also use geometric means.
         """
         return geometric_mean(self.in_each_process(key, metric))
 
@@ -312,8 +312,8 @@ class Start:
 
 @dataclass(kw_only=True)
 class Step(Change):
-    """One step of a waterfall: one change, and the ratio of the value after the change to the value
-    before it.
+    """One step of a waterfall: one change, and the ratio of the value
+    after the change to the value before it.
     """
 
     name: A[str, "the change in this step"]
@@ -322,8 +322,8 @@ class Step(Change):
 
 @dataclass(kw_only=True)
 class Steps:
-    """The figures of a waterfall in one metric. The ratio of end to start is the product of the
-    steps' ratios.
+    """The figures of a waterfall in one metric. The ratio of end
+    to start is the product of the steps' ratios.
     """
 
     start: A[Start, "the loader that people run today"]
@@ -334,8 +334,8 @@ class Steps:
 
 @dataclass(kw_only=True)
 class Waterfall(Steps):
-    """The waterfall of one case, with the largest number of workers. Its figures are in samples/s
-    (throughput).
+    """The waterfall of one case, with the largest number of workers.
+    Its figures are in samples/s (throughput).
     """
 
     workload: A[str, "for people"]

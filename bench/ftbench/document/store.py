@@ -22,14 +22,14 @@ LARGEST = 256 * 2**20
 
 
 class ResultsError(Exception):
-    """Raised if results cannot be written or read; the message says which files are intact and what
-    to do.
+    """Raised if results cannot be written or read;
+    the message says which files are intact and what to do.
     """
 
 
 class WrongPath(ResultsError):
-    """Raised if a path that the user named has no valid results to read, or cannot be written
-    to.
+    """Raised if a path that the user named has no valid results to read,
+    or cannot be written to.
     """
 
 
@@ -58,11 +58,11 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 class RunDirectory:
-    """The directory of one run, in the output root (--out). Only the controller's thread uses this
-    object.
+    """The directory of one run, in the output root (--out).
+    Only the controller's thread uses this object.
 
-    The directory is created with its first file, so a run that finishes no round leaves no
-    directory.
+    The directory is created with its first file,
+    so a run that finishes no round leaves no directory.
     """
 
     def __init__(self, root: Path):
@@ -122,8 +122,8 @@ class RunDirectory:
         raise FileExistsError(f"{self.root} has a hundred runs of this second")
 
     def save(self, results: Results) -> None:
-        """Check that the results fit the schema, then write results.json; raises ResultsError if
-        either fails.
+        """Check that the results fit the schema, then write results.json;
+        raises ResultsError if either fails.
         """
         document = as_json(results)
         try:
@@ -138,8 +138,8 @@ class RunDirectory:
         self.write("results.json", content.encode())
 
     def publish(self) -> None:
-        """Point the symbolic link <root>/latest to this run's directory; raises ResultsError if
-        that fails.
+        """Point the symbolic link <root>/latest to this run's directory;
+        raises ResultsError if that fails.
         """
         assert self.directory, "there is nothing to publish before a file is written"
         link = self.root / "latest"
@@ -171,8 +171,8 @@ def find(path: Path) -> Path:
 
 
 def load(path: Path) -> Results:
-    """Read and check the results.json at *path* (see `find`); raises WrongPath if it is missing or
-    invalid.
+    """Read and check the results.json at *path* (see `find`);
+    raises WrongPath if it is missing or invalid.
     """
     path = find(path)
     document = _read(path)

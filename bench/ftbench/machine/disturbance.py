@@ -44,8 +44,8 @@ class Counters:
 
 
 def cpu_times(cpus: set[int], proc: Path = Path("/proc")) -> tuple[float | None, float | None]:
-    """Return (busy, stolen) seconds of these CPUs since boot; (None, None) if /proc/stat lacks
-    these counters.
+    """Return (busy, stolen) seconds of these CPUs since boot; (None,
+    None) if /proc/stat lacks these counters.
     """
     busy = stolen = 0.0
     names = {f"cpu{number}" for number in cpus}
@@ -116,8 +116,8 @@ def together(parts: Sequence[Mapping]) -> dict:
 
 @dataclass
 class Disturbance:
-    """Load on the CPUs while trials ran: by the trials, by other processes and by other virtual
-    machines.
+    """Load on the CPUs while trials ran: by the trials,
+    by other processes and by other virtual machines.
     """
 
     seconds: A[float, {"exclusiveMinimum": 0}, "that the figures are means over"]
@@ -166,11 +166,11 @@ def state(sys: Path = Path("/sys/devices/system/cpu")) -> State:
 
 
 def taken(load: Disturbance, usable: float) -> bool:
-    """True if other processes or other machines took more than their threshold of the *usable*
-    CPUs.
+    """True if other processes or other machines took more
+    than their threshold of the *usable* CPUs.
 
-    Throttling does not count: a control group's quota stops the trial for what the trial itself has
-    used.
+    Throttling does not count: a control group's quota stops the trial
+    for what the trial itself has used.
     """
     return (load.other_cpus or 0) > OTHERS * usable or (load.stolen_cpus or 0) > STOLEN * usable
 

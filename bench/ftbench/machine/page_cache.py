@@ -11,16 +11,16 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-# The fraction of dropped files that may stay cached: the kernel may keep a few pages that are in
-# use.
+# The fraction of dropped files that may stay cached:
+# the kernel may keep a few pages that are in use.
 LEFT_OVER = 0.05
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NotDropped(Exception):
-    """Raised if files stay in the page cache; the message says where and why. `left`: mean fraction
-    still cached.
+    """Raised if files stay in the page cache; the message says where and why.
+    `left`: mean fraction still cached.
     """
 
     def __init__(self, message: str, left: float) -> None:
@@ -29,8 +29,8 @@ class NotDropped(Exception):
 
 
 def drop(path: str | Path) -> None:
-    """Write a file's changes to the disk, then ask the kernel to drop the file from the page cache;
-    raises OSError.
+    """Write a file's changes to the disk, then ask the kernel
+    to drop the file from the page cache; raises OSError.
     """
     fd = os.open(path, os.O_RDONLY)
     try:
@@ -63,8 +63,8 @@ def resident(path: str | Path) -> float | None:
 
 
 def drop_all(paths: Iterable[str | Path]) -> float:
-    """Drop files from the page cache; return the mean fraction still cached. Raises NotDropped if
-    over LEFT_OVER.
+    """Drop files from the page cache; return the mean fraction still cached.
+    Raises NotDropped if over LEFT_OVER.
     """
     paths = list(paths)
     for path in paths:

@@ -22,8 +22,8 @@ def own_seconds() -> float:
 
 
 def cpu_seconds() -> float:
-    """Return the CPU time of this process and all its descendants so far, ended ones included
-    (s).
+    """Return the CPU time of this process and all its descendants so far,
+    ended ones included (s).
     """
     import psutil
 
@@ -50,8 +50,8 @@ class Usage:
     sends one at a time, when the consumer takes the batch.
     """
     uss: float
-    """Unique set sizes: memory that no other process shares, and that the end of the process would
-    free.
+    """Unique set sizes: memory that no other process shares,
+    and that the end of the process would free.
     """
 
 

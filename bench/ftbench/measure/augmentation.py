@@ -1,7 +1,7 @@
 """Augmentations of images for training a classifier, with NumPy, Pillow and ftloader.sample_rng.
 
-Random numbers depend on the sample alone, so the images are the same for any number and kind of
-workers.
+Random numbers depend on the sample alone, so the images are the same
+for any number and kind of workers.
 """
 
 import math
@@ -20,8 +20,8 @@ FILL = tuple(round(255 * float(value)) for value in MEAN)
 
 
 def random_crop(image: Image.Image, random: np.random.Generator) -> Image.Image:
-    """Return a random part of the image, resized to SIDE x SIDE, and mirrored with a probability of
-    1/2.
+    """Return a random part of the image, resized to SIDE x SIDE,
+    and mirrored with a probability of 1/2.
 
     The part has 25% to 100% of the area and an aspect ratio of 3:4 to 4:3, as for Inception
     (Szegedy et al., "Going Deeper with Convolutions", CVPR 2015).
@@ -77,8 +77,8 @@ def random_colours(pixels: np.ndarray, random: np.random.Generator) -> np.ndarra
 
 
 def add_noise(pixels: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Add normally distributed noise to the pixels, with a random standard deviation of up to
-    0.04.
+    """Add normally distributed noise to the pixels,
+    with a random standard deviation of up to 0.04.
     """
     return pixels + random.standard_normal(pixels.shape, np.float32) * np.float32(
         random.uniform(0, 0.04)
@@ -86,8 +86,8 @@ def add_noise(pixels: np.ndarray, random: np.random.Generator) -> np.ndarray:
 
 
 def random_erasing(pixels: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Set a random rectangle, 2% to 20% of the area, to the mean colour, in place (Zhong et al.,
-    AAAI 2020).
+    """Set a random rectangle, 2% to 20% of the area, to the mean colour,
+    in place (Zhong et al., AAAI 2020).
     """
     height, width, _ = pixels.shape
     area, aspect = height * width * random.uniform(0.02, 0.2), math.exp(random.uniform(-1, 1))
@@ -104,8 +104,8 @@ def light(image: Image.Image, random: np.random.Generator) -> np.ndarray:
 
 
 def heavy(image: Image.Image, random: np.random.Generator) -> np.ndarray:
-    """Return the image after all augmentations of this module: (SIDE, SIDE, 3) float32, about 0 to
-    1.
+    """Return the image after all augmentations of this module:
+    (SIDE, SIDE, 3) float32, about 0 to 1.
     """
     image = random_blur(random_crop(random_affine(image, random), random), random)
     pixels = random_colours(np.asarray(image, np.float32) / np.float32(255), random)

@@ -1,5 +1,5 @@
-"""Checksums that show that two candidates gave the same samples: CRC-32 of batches, or of their
-checked rows.
+"""Checksums that show that two candidates gave the same samples:
+CRC-32 of batches, or of their checked rows.
 
 Checked rows are rows 0, 102, 204, ... of a sample. A loader's batch is a tensor, a dict or list of
 tensors, or a numpy array. BareLoop, the candidate without a loader, yields lists. Such a list has
@@ -20,8 +20,8 @@ CHECKED_ROWS = 102
 
 
 class Rows(list):
-    """List that holds the checked rows of a batch: one array for each sample (see the function
-    `rows`).
+    """List that holds the checked rows of a batch:
+    one array for each sample (see the function `rows`).
     """
 
 
@@ -73,8 +73,8 @@ def by_batch(first: int | None, rows: Sequence[int], turns: int) -> dict[str, in
     *turns* turns. Batches of the same name should be equal in every candidate's trial.
     """
     sums = {} if first is None else {"first": first}
-    # A trial with more workers measures more batches a turn, and each turn starts again with the
-    # same samples.
+    # A trial with more workers measures more batches a turn,
+    # and each turn starts again with the same samples.
     a_turn = max(1, len(rows) // max(1, turns))
     for number, checksum in enumerate(rows):
         turn, batch = divmod(number, a_turn)
@@ -83,8 +83,8 @@ def by_batch(first: int | None, rows: Sequence[int], turns: int) -> dict[str, in
 
 
 def rows(sample: Any) -> Any:
-    """Return a copy of every CHECKED_ROWS-th row of a sample (a numpy array of at least one
-    dimension).
+    """Return a copy of every CHECKED_ROWS-th row of a sample (a numpy array
+    of at least one dimension).
     """
     return sample[::CHECKED_ROWS].copy()
 
@@ -95,8 +95,8 @@ def whole(batch: Any) -> int:
 
 
 def part(batch: Any) -> int:
-    """Return the CRC-32 of a batch's checked rows. Fields without rows, such as labels, are checked
-    whole.
+    """Return the CRC-32 of a batch's checked rows. Fields without rows,
+    such as labels, are checked whole.
     """
     if isinstance(batch, Rows):
         return _folded(batch)
@@ -121,8 +121,8 @@ def length(batch: Any) -> int:
 
 
 def size(batch: Any) -> int:
-    """Return the size of a batch in bytes. A value other than a tensor or array has the size of its
-    repr().
+    """Return the size of a batch in bytes. A value other than a tensor
+    or array has the size of its repr().
     """
     return sum(memoryview(_array(leaf)).nbytes for leaf in _leaves(batch))
 
@@ -143,8 +143,8 @@ def _leaves(batch: Any) -> Iterator[Any]:
 
 
 def _array(leaf: Any) -> Any:
-    """Return a tensor or an array as a contiguous numpy array; return the bytes of repr() of any
-    other value.
+    """Return a tensor or an array as a contiguous numpy array;
+    return the bytes of repr() of any other value.
     """
     if hasattr(leaf, "numpy"):
         leaf = leaf.detach().cpu().contiguous()

@@ -1,5 +1,5 @@
-"""The measurement of most scenarios: a short epoch of a new loader in each turn, alternating with
-other trials.
+"""The measurement of most scenarios: a short epoch of a new loader in each turn,
+alternating with other trials.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ftbench.measure.loaders import open_loader
 from ftbench.plan.scenario import Task, Turns
 
 METRICS = ("throughput", "cpu_per_1000", "time_to_first_batch", "memory_mib")
-# The timed part of a turn ends after about this many seconds, even if not all batches of the task
-# are loaded.
+# The timed part of a turn ends after about this many seconds,
+# even if not all batches of the task are loaded.
 TURN_SECONDS = 1.0
 
 
@@ -27,8 +27,8 @@ class _WarmUp(NamedTuple):
 
 
 def _warm_up(task: Task, dataset: Any, seen: Seen, options: dict) -> _WarmUp:
-    """Load `task.warmup_batches` batches with a new loader; return the measured times and
-    memory.
+    """Load `task.warmup_batches` batches with a new loader;
+    return the measured times and memory.
     """
     with open_loader(task, dataset, persistent=False, **options) as loader:
         ranks.meet()  # with several ranks, all open their loaders at once
@@ -101,8 +101,8 @@ def measure(task: Task, seen: Seen | None = None, **options: object) -> Turns:
             for number, batch in enumerate(
                 loader.epoch((before + timed + after) * task.batch_size), 1
             ):
-                # Check all batches, not only timed ones: with more workers the timed part starts
-                # later.
+                # Check all batches, not only timed ones:
+                # with more workers the timed part starts later.
                 batch = seen.arrive(batch)
                 seen.take(batch)
                 if number == before:

@@ -1,5 +1,5 @@
-"""The GPU that a trial uses, the reason if there is none, and a consumer that copies batches to the
-GPU.
+"""The GPU that a trial uses, the reason if there is none,
+and a consumer that copies batches to the GPU.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def device() -> str | None:
 
 
 def why_none() -> str | None:
-    """Return the reason why torch can use no GPU, and what to do about it; None if torch can use
-    one.
+    """Return the reason why torch can use no GPU, and what to do about it;
+    None if torch can use one.
     """
     import torch
 
@@ -43,8 +43,8 @@ def where_trained(device: str) -> str:
 
 
 class OnGpu(checksums.Seen):
-    """Consumer that copies batches to the GPU. Pinned batches are copied while the next batch is
-    awaited.
+    """Consumer that copies batches to the GPU. Pinned batches are copied
+    while the next batch is awaited.
 
     Checked rows (see ftbench.measure.checksums) stay on the GPU until `result` fetches them, after
     the timed part.
@@ -56,14 +56,14 @@ class OnGpu(checksums.Seen):
         super().__init__()
         self._pinned = pinned
         self._kept: list = []
-        # The first use makes a CUDA context, which takes longer than a batch, and which every
-        # candidate needs.
+        # The first use makes a CUDA context, which takes longer than a batch,
+        # and which every candidate needs.
         torch.zeros(1, device=device())
         self.wait()
 
     def arrive(self, batch: Any) -> Any:
-        """Return a copy of the batch on the GPU. If the batch is pinned, the copy may go on until
-        `wait` returns.
+        """Return a copy of the batch on the GPU. If the batch is pinned,
+        the copy may go on until `wait` returns.
         """
         # A pinned batch may be dropped during the copy: torch's allocator reuses its memory only
         # after the copy.
@@ -84,8 +84,8 @@ class OnGpu(checksums.Seen):
         self._kept.append(batch[:, :: checksums.CHECKED_ROWS].contiguous())
 
     def checksum(self, number: int, rows: Any) -> int:
-        """Return the checksum of `rows`, a numpy array: the checked rows of batch `number` of the
-        trial.
+        """Return the checksum of `rows`, a numpy array:
+        the checked rows of batch `number` of the trial.
         """
         return checksums.whole(rows)
 
@@ -97,8 +97,8 @@ class OnGpu(checksums.Seen):
 
 
 def used_mib() -> float:
-    """Return the GPU memory that all processes use (MiB). This makes a CUDA context in this
-    process.
+    """Return the GPU memory that all processes use (MiB).
+    This makes a CUDA context in this process.
     """
     import torch
 

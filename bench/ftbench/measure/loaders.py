@@ -1,5 +1,5 @@
-"""The candidates' loaders: this project's, and others (peers) with the best settings that their
-documentation gives.
+"""The candidates' loaders: this project's, and others (peers)
+with the best settings that their documentation gives.
 
 All loaders load samples 0, 1, 2, ... in order, start again at the dataset's end, and return batches
 of torch's default_collate, so that batches can be compared. All have the same number of workers;
@@ -38,8 +38,8 @@ class EpochSampler:
 
 
 def _batches(dataset: Any) -> Callable[[list[int]], Any]:
-    """Return the function that a peer's worker threads call to load a list of indices as one
-    collated batch.
+    """Return the function that a peer's worker threads call
+    to load a list of indices as one collated batch.
     """
     from torch.utils.data import default_collate
 
@@ -56,8 +56,8 @@ class Repeated:
         self._sampler = sampler
 
     def epoch(self, samples: int, first: int = 0) -> Iterator:
-        """Return an iterator over batches with `samples` samples in total, from sample number
-        `first` on.
+        """Return an iterator over batches with `samples` samples in total,
+        from sample number `first` on.
         """
         assert self._start
         self._sampler.numbers = range(first, first + samples)
@@ -71,8 +71,8 @@ class Repeated:
 def _torch(
     task: Task, dataset: Any, persistent: bool, kind: type | None = None, **options: Any
 ) -> Repeated:
-    """Open torch's DataLoader, or the class `kind`, with the usual arguments. `options` override
-    these arguments.
+    """Open torch's DataLoader, or the class `kind`, with the usual arguments.
+    `options` override these arguments.
 
     All candidates have the default prefetch_factor, 2 (https://pytorch.org/docs/2.10/data.html).
     """
@@ -166,8 +166,8 @@ def _spdl(
 
 
 class BareLoop:
-    """A loop in place of a loader: threads call `dataset[i]` for i = 0, 1, 2, ... Used by the
-    consumer's thread.
+    """A loop in place of a loader: threads call `dataset[i]` for i = 0,
+    1, 2, ... Used by the consumer's thread.
 
     The loop builds no batch, so its throughput is an upper bound for loaders. A loader is slower by
     the cost of its collation, memory, queues and ordering. BareLoop keeps its first batch whole,

@@ -15,8 +15,8 @@ TURN_SECONDS = 0.3
 def alternate(
     conditions: Mapping[str, Callable[[], float]], turns: int
 ) -> Generator[None, None, dict[str, list[float]]]:
-    """Call every condition's function once in each turn; yield before each turn
-    (plan.scenario.Turns).
+    """Call every condition's function once in each turn;
+    yield before each turn (plan.scenario.Turns).
 
     Return {condition: [value in each turn]}. Every other turn has the reverse order, so that a
     drift of the machine's speed cancels.

@@ -18,14 +18,14 @@ from multiprocessing.connection import Client
 from ftbench.machine.usage import tree_usage
 
 KEY = "FT_BENCH_KEY"
-"""Environment variable with the key, in hexadecimal, that a rank proves to its job
-(multiprocessing's authkey).
+"""Environment variable with the key, in hexadecimal,
+that a rank proves to its job (multiprocessing's authkey).
 """
 
 
 class Rank:
-    """This process as one of the ranks that torchrun started, and its connection to the job
-    (ftbench.trial.job).
+    """This process as one of the ranks that torchrun started,
+    and its connection to the job (ftbench.trial.job).
 
     Used by the main thread only. torchrun's variables RANK and WORLD_SIZE say which rank this is,
     and of how many.
@@ -50,8 +50,8 @@ class Rank:
     def fail(self, why: str) -> None:
         """Report to the job why this rank failed, and wait until the job ends this process.
 
-        If this process ended by itself, torchrun could notice its end before the job reads the
-        report.
+        If this process ended by itself, torchrun could notice its end
+        before the job reads the report.
         """
         with contextlib.suppress(OSError):
             self.tell({"failed": why})
@@ -74,15 +74,15 @@ the only one.
 
 
 def address(name: str) -> str:
-    """Return the address of the job's socket, in Linux's abstract namespace: it leaves no file
-    (unix(7)).
+    """Return the address of the job's socket, in Linux's abstract namespace:
+    it leaves no file (unix(7)).
     """
     return f"\0{name}"
 
 
 def join(name: str) -> Rank:
-    """Make this process a rank of the job that listens at `name`. Raises OSError if the job has
-    ended.
+    """Make this process a rank of the job that listens at `name`.
+    Raises OSError if the job has ended.
     """
     global _rank
     _rank = Rank(name)
@@ -90,15 +90,15 @@ def join(name: str) -> Rank:
 
 
 def meet(value: float = 0.0) -> list[float]:
-    """Wait until every rank has called this; return the ranks' values, in the order of the
-    ranks.
+    """Wait until every rank has called this; return the ranks' values,
+    in the order of the ranks.
     """
     return [value] if _rank is None else _rank.meet(value)["met"]
 
 
 def memory() -> float:
-    """Wait until every rank has called this; return the memory of all ranks and their descendants
-    (MiB).
+    """Wait until every rank has called this; return the memory
+    of all ranks and their descendants (MiB).
     """
     return tree_usage().total if _rank is None else _rank.meet(0.0, memory=True)["memory"]
 

@@ -1,3 +1,3 @@
-"""Merging of runs of many machines (`bench merge`): kinds of machine, their waterfalls, and where
-these differ.
+"""Merging of runs of many machines (`bench merge`): kinds of machine,
+their waterfalls, and where these differ.
 """

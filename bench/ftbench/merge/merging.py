@@ -1,5 +1,5 @@
-"""Merging: groups of runs with the same software and work, their kinds of machine, and how these
-agree.
+"""Merging: groups of runs with the same software and work,
+their kinds of machine, and how these agree.
 
 Each machine counts once in its kind's mean, and each kind once in the mean of kinds
 (ftbench.stats.random_effects). A machine's error includes what hours do (ftbench.stats.hours): it

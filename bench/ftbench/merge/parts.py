@@ -1,5 +1,5 @@
-"""The parts of a merge, each one waterfall of one run: what has to be equal, and what may
-differ.
+"""The parts of a merge, each one waterfall of one run:
+what has to be equal, and what may differ.
 """
 
 from collections import Counter

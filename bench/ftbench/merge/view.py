@@ -212,8 +212,8 @@ def _steps(steps: Sequence[Step]) -> Table:
 
 
 def _waterfall(place: str, kind: Kind) -> Chart:
-    """Return the chart of a kind. *place*: of the group and the kind, since names may be cut
-    alike.
+    """Return the chart of a kind. *place*: of the group and the kind,
+    since names may be cut alike.
     """
     title = f"{kind.waterfall.workload}: {kind.name}, {_machines(len(kind.machines))}"
     speeds = [waterfalls.speeds(machine.waterfall) for machine in kind.machines]

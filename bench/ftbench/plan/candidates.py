@@ -18,8 +18,8 @@ CONFIGS = tuple(CONFIGURATIONS)
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to load a dataset with workers, such as this loader's threads or torch's
-    processes.
+    """One way to load a dataset with workers,
+    such as this loader's threads or torch's processes.
     """
 
     name: str
@@ -65,8 +65,8 @@ VARIANTS = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """Combination that is measured: a configuration, a variant of loading, a number of workers and
-    a case.
+    """Combination that is measured: a configuration, a variant of loading,
+    a number of workers and a case.
     """
 
     # ftbench.document.model makes the JSON schema of these fields, and of Pair's.
@@ -90,8 +90,8 @@ class Candidate:
 
     @property
     def title(self) -> str:
-        """Name for people, from configuration, variant, workers and case: "ft loader threads x2
-        (4-MiB)".
+        """Name for people, from configuration, variant,
+        workers and case: "ft loader threads x2 (4-MiB)".
         """
         return (
             f"{self.config} {plural(self.variant)}"

@@ -15,8 +15,8 @@ class Amount:
     batches_per_worker: int
     """Batches that each worker builds in the timed part of a turn, for any number of workers."""
     turns: int = 1
-    """Number of times that a trial measures these batches, alternating with other trials
-    (ftbench.measure.epochs).
+    """Number of times that a trial measures these batches,
+    alternating with other trials (ftbench.measure.epochs).
     """
     seconds: float = 0
     """The scenario's part (s) of a run's default budget, which is the sum over its scenarios.
@@ -29,8 +29,8 @@ class Case:
     """One setting that a scenario is measured with: a sample size, a delay, a kind of decoding."""
 
     name: str
-    """Part of keys: "4-MiB", of letters, digits, dots and dashes; may be "" in a scenario's first
-    case.
+    """Part of keys: "4-MiB", of letters, digits, dots and dashes;
+    may be "" in a scenario's first case.
     """
     title: str
     """"4 MiB samples", for people."""

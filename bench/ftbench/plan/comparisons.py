@@ -1,5 +1,5 @@
-"""The plan of a scenario: its comparisons, and the order in which candidates are dropped if time is
-short.
+"""The plan of a scenario: its comparisons, and the order in
+which candidates are dropped if time is short.
 
 A comparison is made in every case of the scenario, with the run's highest number of workers. A
 comparison whose `every_count` is true is also made with fewer workers.
@@ -20,8 +20,8 @@ WITHOUT_CASES = (Case("", ""),)
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison: a candidate. The plan fills in `workers` and `case` where they are
-    None.
+    """One side of a comparison: a candidate. The plan fills
+    in `workers` and `case` where they are None.
     """
 
     config: str
@@ -30,8 +30,8 @@ class Side:
     case: str | None = None
 
     def candidate(self, workers: int, case: str) -> Candidate:
-        """Return this side's candidate, with `workers` or `case` where this side's own value is
-        None.
+        """Return this side's candidate, with `workers` or `case`
+        where this side's own value is None.
         """
         workers = workers if self.workers is None else self.workers
         return Candidate(
@@ -41,8 +41,8 @@ class Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two sides whose ratio is reported. If `denominator` is None, the numerator is measured but
-    not compared.
+    """Two sides whose ratio is reported. If `denominator` is None,
+    the numerator is measured but not compared.
     """
 
     numerator: Side
@@ -52,8 +52,8 @@ class Comparison:
     kind: str = "chosen"
     """See Pair.kind."""
     asked: bool = False
-    """See Pair.asked. If any comparison is asked for, a quick run makes only the comparisons that
-    are.
+    """See Pair.asked. If any comparison is asked for,
+    a quick run makes only the comparisons that are.
     """
     importance: int | None = None
     """Drop order: lower is dropped later. Default: the first comparison last, then those asked,
@@ -62,8 +62,8 @@ class Comparison:
     every_count: bool = False
     """True if the comparison is made with every number of workers, not only the highest."""
     quick: str = "most"
-    """Numbers of workers in a quick run: "most", "ends" (the most and the fewest), or "" for no
-    comparison.
+    """Numbers of workers in a quick run: "most", "ends" (the most and the fewest),
+    or "" for no comparison.
     """
     measures: bool = True
     """False if the comparison is only made where other comparisons need both candidates anyway."""
@@ -86,21 +86,21 @@ class ComparisonPlan:
     comparisons: tuple[Comparison, ...] | Callable[[tuple[str, ...]], tuple[Comparison, ...]]
     """The most important first; or a function that returns them for the run's configurations."""
     cases: tuple[Case, ...] = WITHOUT_CASES
-    """Cases of the scenario, the most important first; one case without a name if the scenario has
-    no cases.
+    """Cases of the scenario, the most important first;
+    one case without a name if the scenario has no cases.
     """
     quick_cases: tuple[str, ...] = ()
     """Names of the cases of a quick run; () for all."""
     order: tuple[str, ...] = (IMPORTANCE, COUNT, CASE)
-    """Criteria for dropping candidates, the strongest first. Without CASE, all cases are dropped
-    together.
+    """Criteria for dropping candidates, the strongest first.
+    Without CASE, all cases are dropped together.
     """
 
     def of(self, configs: Iterable[str]) -> tuple[Comparison, ...]:
         """Return the comparisons whose sides all have a configuration in `configs`.
 
-        If no comparison of two sides is left, return each side with such a configuration, to be
-        measured alone.
+        If no comparison of two sides is left, return each side with such a configuration,
+        to be measured alone.
         """
         available = set(configs)
         ordered = tuple(config for config in CONFIGS if config in available)
@@ -152,11 +152,11 @@ class ComparisonPlan:
     def _keys(
         self, side: Side, count: int, importance: int, counts: list[int], cases: list[str]
     ) -> Iterator[tuple[Candidate, tuple[int, ...]]]:
-        """Yield (candidate, criteria for dropping it) for each case of a side with this number of
-        workers.
+        """Yield (candidate, criteria for dropping it) for each case
+        of a side with this number of workers.
 
-        *counts*: all numbers of workers, the highest first. *cases*: all cases, the most important
-        first.
+        *counts*: all numbers of workers, the highest first. *cases*:
+        all cases, the most important first.
         """
         rank = {IMPORTANCE: importance, COUNT: 0, CASE: 0}
         if side.workers is None:
@@ -184,8 +184,8 @@ class ComparisonPlan:
                     measured.append((a, b))
             return measured
 
-        # A side may set a higher number of workers than the run has: count the pairs to find the
-        # run's highest.
+        # A side may set a higher number of workers than the run has:
+        # count the pairs to find the run's highest.
         most = max(
             counts, key=lambda count: sum(len(made(c, count)) for c in comparisons), default=0
         )
@@ -209,8 +209,8 @@ def _importance(comparison: Comparison, position: int) -> int:
 
 
 def _counts(comparison: Comparison, counts: list[int], quick: bool) -> list[int]:
-    """Return those of the numbers of workers, the highest first, with which a run makes a
-    comparison.
+    """Return those of the numbers of workers, the highest first,
+    with which a run makes a comparison.
     """
     if not comparison.every_count:
         return counts[:1]
@@ -257,8 +257,8 @@ def grid(
     more: tuple[Comparison, ...] = (),
     quick: str = "most",
 ) -> ComparisonPlan:
-    """Return a plan that compares threads and processes in every configuration, number of workers
-    and case.
+    """Return a plan that compares threads and processes in every configuration,
+    number of workers and case.
 
     Comparisons of the kinds headline and gil (see Pair.kind) are dropped last. `first` and `more`
     are further comparisons, reported before and after the others. `quick` is Comparison.quick of

@@ -28,14 +28,14 @@ class Metric:
     of_turns: bool = False
     """True if a trial with turns has the value of its mean turn."""
     answers: bool = False
-    """True if a report also has a sentence on this metric where it is not the main metric of a
-    scenario.
+    """True if a report also has a sentence on this metric
+    where it is not the main metric of a scenario.
     """
 
     @property
     def noun(self) -> str:
-        """The title for use inside a sentence: its first letter is in lower case, unless it begins
-        an acronym.
+        """The title for use inside a sentence: its first letter is in lower case,
+        unless it begins an acronym.
         """
         return self.title if self.title[:2].isupper() else self.title[0].lower() + self.title[1:]
 

@@ -24,8 +24,8 @@ DISTRIBUTION_LIMIT = 2000
 
 @dataclass(frozen=True)
 class Scenario:
-    """One kind of data loading work. Its functions are called in a trial's process, except
-    `workers`.
+    """One kind of data loading work. Its functions are called
+    in a trial's process, except `workers`.
     """
 
     name: str
@@ -38,8 +38,8 @@ class Scenario:
     measure: Callable[[Task], dict | Turns]
     """Function that measures: ftbench.measure.epochs.measure or the scenario's own.
 
-    It returns the result, or is a generator that returns the result (Turns). The result has these
-    items:
+    It returns the result, or is a generator that returns the result (Turns).
+    The result has these items:
 
     - "metrics": positive numbers by name, at least those of the scenario;
     - "samples": the number of samples loaded;
@@ -65,8 +65,8 @@ class Scenario:
     group: str = ""
     """Group that the scenario belongs to, "" for none."""
     source: str = "nothing"
-    """Name of the files that the dataset reads: "nothing", or a key of
-    ftbench.data.sources.GENERATED.
+    """Name of the files that the dataset reads: "nothing",
+    or a key of ftbench.data.sources.GENERATED.
     """
     question: str = ""
     """Question that the scenario answers, for the list of scenarios and the head of a report."""
@@ -75,22 +75,22 @@ class Scenario:
     case_unit: str = ""
     """Unit of the cases' values: "bytes"."""
     unavailable: Callable[[], str | None] = lambda: None
-    """Function that returns the reason why the scenario cannot run and what to do; None if it can
-    run.
+    """Function that returns the reason why the scenario cannot run and what to do;
+    None if it can run.
     """
     note: str | Callable[[], str | None] = ""
     """Note for every report ("CPU backend: no GPU here"), or a function that returns it."""
     workers: Callable[[int], Iterable[int]] = worker_counts
     """Function from the number of CPUs to the default numbers of workers."""
     quick_workers: int | None = None
-    """The highest default number of workers in a quick run; None if it is the same as in a full
-    run.
+    """The highest default number of workers in a quick run;
+    None if it is the same as in a full run.
     """
     repeats: int = 0
     """Least number of rounds of a full run; 0 for the controller's default."""
     same_work: bool = True
-    """True if different samples from two candidates stop the scenario, False if they only cause a
-    warning.
+    """True if different samples from two candidates stop the scenario,
+    False if they only cause a warning.
     """
     patience: float = PATIENCE
     """Limit in seconds for the time between turns. A trial that needs longer counts as hung."""
@@ -109,8 +109,8 @@ class Scenario:
         return "images" in (self.source, *(case.source for case in self.plan.cases))
 
     def amount(self, quick: bool, case: Case | None = None) -> Amount:
-        """Return a trial's amount of work in a full or quick run: the case's amount if set, else
-        the scenario's.
+        """Return a trial's amount of work in a full or quick run:
+        the case's amount if set, else the scenario's.
         """
         of_case = case and (case.quick or case.full if quick else case.full)
         return of_case or (self.quick if quick else self.full)
@@ -130,8 +130,8 @@ returns the result.
 
 
 class TrialError(Exception):
-    """Raised in a trial's process if the requested measurement is impossible; the message says
-    why.
+    """Raised in a trial's process if the requested measurement is impossible;
+    the message says why.
     """
 
 
@@ -158,8 +158,8 @@ class Task:
     others: Sequence[Mapping[str, Any]] = ()
     """Requests of the other cases that the trial's process measures (Scenario.inside)."""
     ranks: int = 1
-    """Number of processes that measure, each with its own loader of `workers` workers
-    (ftbench.measure.ranks).
+    """Number of processes that measure, each with its own loader
+    of `workers` workers (ftbench.measure.ranks).
     """
 
     def dataset(self) -> Any:
@@ -179,8 +179,8 @@ class Task:
 
     @classmethod
     def of(cls, scenario: Scenario, request: Mapping[str, Any]) -> Task:
-        """Return the task for a request that Task.request made; `scenario` is the scenario that the
-        request names.
+        """Return the task for a request that Task.request made;
+        `scenario` is the scenario that the request names.
         """
         names = [field_.name for field_ in fields(cls) if field_.name != "scenario"]
         return cls(scenario, **{name: request[name] for name in names})

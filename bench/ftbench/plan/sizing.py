@@ -20,14 +20,14 @@ USABLE = 0.85
 
 
 class DoesNotFit(Exception):
-    """Raised if not even batches of one sample fit into memory; the message says which limit to
-    raise.
+    """Raised if not even batches of one sample fit into memory;
+    the message says which limit to raise.
     """
 
 
 class BudgetTooShort(DoesNotFit):
-    """Raised if even the lowest number of rounds is expected to take longer than the rest of
-    --budget.
+    """Raised if even the lowest number of rounds is expected
+    to take longer than the rest of --budget.
     """
 
 
@@ -80,8 +80,8 @@ def demand(
 
 
 def room(memory: Mapping[str, Mapping]) -> Demand:
-    """Return the memory and /dev/shm that all trials together may use. Of each, the twin with the
-    least decides.
+    """Return the memory and /dev/shm that all trials together may use.
+    Of each, the twin with the least decides.
 
     `memory`: see `fit`.
     """

@@ -101,8 +101,8 @@ class WaterfallPlan(ComparisonPlan):
 
 
 def _chain(by_key: Mapping[str, Candidate], workers: int, case: str) -> list[str]:
-    """Return the keys of the chain of a case, in order, as far as its candidates are among
-    *by_key*.
+    """Return the keys of the chain of a case, in order,
+    as far as its candidates are among *by_key*.
     """
     sides = cells({c.config for c in by_key.values()})
     keys = [side.candidate(workers, case).key for side, _ in sides]
@@ -110,8 +110,8 @@ def _chain(by_key: Mapping[str, Candidate], workers: int, case: str) -> list[str
 
 
 def _pairs_of_chain(chain: list[str], asked: bool) -> list[Pair]:
-    """Return the pair of the whole chain, then one for each of its steps; [] for a chain without
-    steps.
+    """Return the pair of the whole chain, then one for each of its steps;
+    [] for a chain without steps.
     """
     steps = [Pair(STEP, after, before, asked=asked) for before, after in zip(chain, chain[1:])]
     if not steps:

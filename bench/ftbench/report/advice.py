@@ -1,5 +1,5 @@
-"""Advice that follows from a waterfall: the loader to use, and the line of code that creates the
-loader.
+"""Advice that follows from a waterfall: the loader to use,
+and the line of code that creates the loader.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,8 +41,8 @@ def openings(run: Analysis) -> Iterator[Opening]:
 
 
 def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
-    """Return (advice, line of code) for the workload of a waterfall; the code is "" if too little
-    was measured.
+    """Return (advice, line of code) for the workload of a waterfall;
+    the code is "" if too little was measured.
 
     The advice is the fastest candidate among those shown to be faster than the waterfall's start
     (its first candidate) on the same samples. If there is none, the advice is the start. The advice

@@ -1,5 +1,5 @@
-"""Selection of the charts of a scenario, and their contents; ftbench.report.draw draws the
-charts.
+"""Selection of the charts of a scenario, and their contents;
+ftbench.report.draw draws the charts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,8 +28,8 @@ RANGES = "Geometric means of the rounds; lines: from the lowest round to the hig
 
 
 def charts(scenario: AnalysedScenario) -> list[Chart]:
-    """Return all charts of a scenario: main metric, ratios, curves that trials recorded, other
-    metrics.
+    """Return all charts of a scenario: main metric, ratios,
+    curves that trials recorded, other metrics.
     """
     first, *further = (METRICS[name] for name in scenario.metrics)
     selected = [*_measured(scenario, first), *_ratios(scenario, first)]
@@ -50,8 +50,8 @@ def _name(*parts: object) -> str:
 
 
 def _measured(scenario: Scenario, metric: Metric, folded: str = "") -> Iterator[Chart]:
-    """Yield a metric's charts: curves over cases or workers if possible, else bars. *folded*: see
-    Chart.folded.
+    """Yield a metric's charts: curves over cases or workers if possible,
+    else bars. *folded*: see Chart.folded.
     """
     measured = tables.candidates(scenario, metric.name)
     over_cases, table = bool(_places(scenario)), tables.measured(scenario, metric)
@@ -171,8 +171,8 @@ def _over_workers(metric: Metric, lines: Sequence[Line], measured: Sequence[Meas
 def _ideal(
     metric: Metric, counts: Sequence[int], of_one: Sequence[float]
 ) -> list[tuple[float, float]]:
-    """Return the ideal line: 1, or the best value of one worker (*of_one*) times the number of
-    workers.
+    """Return the ideal line: 1, or the best value
+    of one worker (*of_one*) times the number of workers.
     """
     if metric.ideal == "1":
         return [(number, 1.0) for number in counts]
@@ -183,8 +183,8 @@ def _ideal(
 
 
 def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
-    """Yield a chart of the scenario's main ratios (if any), with a table of all ratios in
-    *metric*.
+    """Yield a chart of the scenario's main ratios (if any),
+    with a table of all ratios in *metric*.
     """
     every, chosen = scenario.compared(metric.name), scenario.principal()
     if not chosen:

@@ -138,8 +138,8 @@ def further(run: Analysis) -> list[tuple[str, str]]:
 
 
 def longer(run: Analysis) -> list[tuple[str, str]]:
-    """Return pairs (purpose, command line): further runs that would decide the ratios that this run
-    left undecided.
+    """Return pairs (purpose, command line): further runs
+    that would decide the ratios that this run left undecided.
 
     The first run repeats the scenarios with too few rounds. The second run is longer and repeats
     the scenarios with an undecided waterfall. Each of these scenarios gets the same additional
@@ -181,8 +181,8 @@ def _precision(undecided: Change) -> float:
 
 
 def stress(results: Results) -> str:
-    """Return the command of a quick run with the thread-safety suite, in Docker if this run was in
-    Docker.
+    """Return the command of a quick run with the thread-safety suite,
+    in Docker if this run was in Docker.
     """
     bench = "docker compose run --rm ft-bench" if in_containers(results) else "./twins bench"
     return f"{_series(results)}{bench} --quick --stress"

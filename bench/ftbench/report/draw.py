@@ -195,8 +195,8 @@ class Rows:
             values.append(self.ideal)
         intervals = [end for row in self.rows for end in (row.low, row.high) if end is not None]
         ends = intervals + values
-        # Two rounds can give intervals over many powers of ten: cut off intervals, but no value and
-        # no line.
+        # Two rounds can give intervals over many powers of ten:
+        # cut off intervals, but no value and no line.
         low = max(min(ends), min(values) / WIDEST) * 0.85
         high = min(min(max(ends), max(values) * WIDEST) / 0.85, MOST)
         if self.ratios:
@@ -276,8 +276,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Curves:
-    """Picture of curves over cases, workers or the course of a trial. A dotted line joins the
-    points `ideal`.
+    """Picture of curves over cases, workers or the course of a trial.
+    A dotted line joins the points `ideal`.
     """
 
     lines: Sequence[Line]
@@ -285,8 +285,8 @@ class Curves:
     """Title of the horizontal axis."""
     unit: str
     marks: Mapping[float, str] = field(default_factory=dict)
-    """{value on the horizontal axis: label at this place}; if empty, the axis has marks at round
-    figures.
+    """{value on the horizontal axis: label at this place}; if empty,
+    the axis has marks at round figures.
     """
     logarithmic_x: bool = False
     logarithmic: bool = False
@@ -351,8 +351,8 @@ class Curves:
 
 @dataclass(frozen=True)
 class Chart:
-    """One chart of the HTML page: its title and caption, its picture, and the table of its
-    figures.
+    """One chart of the HTML page: its title and caption,
+    its picture, and the table of its figures.
     """
 
     name: str
@@ -363,6 +363,6 @@ class Chart:
     picture: Rows | Curves
     table: Table
     folded: str = ""
-    """Subject of a chart that the page shows only on request; empty for a chart that is always
-    shown.
+    """Subject of a chart that the page shows only on request;
+    empty for a chart that is always shown.
     """

@@ -57,8 +57,8 @@ def write(view: View) -> Iterator[tuple[str, bytes]]:
 
 
 def _figure(charts: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure:
-    """Return a figure of charts in at most two columns, each chart below its title, all below the
-    heading *head*.
+    """Return a figure of charts in at most two columns,
+    each chart below its title, all below the heading *head*.
     """
     columns = min(2, len(charts))
     above = [line for text in head for line in wrapped(text, LINE_LETTERS * columns, MOST_LINES)]
@@ -103,8 +103,8 @@ def _saved(figure: Figure, **options: Any) -> bytes:
 
 
 def svg(chart: Chart) -> str:
-    """Return *chart* as an SVG in the page's colours, with tooltips, without its title and unused
-    elements.
+    """Return *chart* as an SVG in the page's colours, with tooltips,
+    without its title and unused elements.
     """
     height = chart.picture.height
     # Ids are hashes with this salt, so none is in two charts of a page.

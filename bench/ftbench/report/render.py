@@ -10,8 +10,8 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 
 def render(name: str, escaped: Callable[[str], str], **values: Any) -> str:
-    """Return the template *name*, filled in with *values*; `escaped` converts each inserted
-    string.
+    """Return the template *name*, filled in with *values*;
+    `escaped` converts each inserted string.
     """
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),

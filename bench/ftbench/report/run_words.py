@@ -1,5 +1,5 @@
-"""The wording of facts about a run: candidates, machine, rounds, failures. (verdict_words has the
-verdicts.)
+"""The wording of facts about a run: candidates, machine, rounds,
+failures. (verdict_words has the verdicts.)
 """
 
 import math
@@ -35,8 +35,8 @@ def slug(name: str) -> str:
 
 
 def subject(run: Analysis) -> str:
-    """Return the subject of a run, for its headings. Removing the GIL is the subject of
-    waterfalls.
+    """Return the subject of a run, for its headings.
+    Removing the GIL is the subject of waterfalls.
     """
     return (
         "What removing the GIL does to data loading"
@@ -51,8 +51,8 @@ def label(config: str, variant: str) -> str:
 
 
 def title(scenario: Scenario, a: Candidate, b: Candidate, with_case: bool = False) -> str:
-    """Return a comparison's title: "ft loader threads / gil loader processes, x2". Shared parts are
-    named once.
+    """Return a comparison's title: "ft loader threads / gil loader processes,
+    x2". Shared parts are named once.
     """
     of_a, of_b = (f"{candidate.config} {plural(candidate.variant)}" for candidate in (a, b))
     cases = [case_title(scenario, candidate.case) for candidate in (a, b)]
@@ -67,8 +67,8 @@ def title(scenario: Scenario, a: Candidate, b: Candidate, with_case: bool = Fals
 
 
 def title_with_why(scenario: Scenario, c: Comparison) -> str:
-    """Return the title of a comparison, with its case, and its subject (Comparison.why) after a
-    colon.
+    """Return the title of a comparison, with its case,
+    and its subject (Comparison.why) after a colon.
     """
     return ": ".join(
         filter(None, (title(scenario, c.numerator, c.denominator, with_case=True), c.why))
@@ -96,8 +96,8 @@ def workers(number: int) -> str:
 
 
 def each_with(scenario: Scenario, number: int) -> str:
-    """Return *number* workers in words, with the ranks if there are several: "2 ranks of 1 worker
-    each".
+    """Return *number* workers in words, with the ranks if there are several:
+    "2 ranks of 1 worker each".
     """
     return (
         f"{scenario.ranks} ranks of {workers(number)} each" if scenario.ranks else workers(number)
@@ -152,16 +152,16 @@ def machine(results: Results) -> str:
 
 
 def revision(results: Results) -> str:
-    """Return the commit of the sources, abbreviated, with a note if the checkout had uncommitted
-    changes.
+    """Return the commit of the sources, abbreviated,
+    with a note if the checkout had uncommitted changes.
     """
     r = results.environment.revision
     return r.commit[:12] + (" with changes" if r.dirty else "")
 
 
 def work(scenario: Scenario) -> str:
-    """Return a line about a scenario's work: description, cases (or batches if it has no cases),
-    files, rounds.
+    """Return a line about a scenario's work: description,
+    cases (or batches if it has no cases), files, rounds.
     """
     data, load = scenario.load.dataset, scenario.load
     parts = [scenario.description]
@@ -242,8 +242,8 @@ def failed(scenario: Scenario, failure: Failure) -> str:
 
 
 def left_out(results: Results) -> list[str]:
-    """Return one line for each part of the run that should have been measured and was not, with the
-    reason.
+    """Return one line for each part of the run that should have been measured and was not,
+    with the reason.
     """
     lines = [f"{skipped.what}: {skipped.why}" for skipped in results.skipped]
     return lines + [

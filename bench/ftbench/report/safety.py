@@ -53,8 +53,8 @@ def sentences(results: Results) -> list[str]:
 
 
 def _of(config: str, outcomes: list[StressResult]) -> str:
-    """Return a configuration's outcome as a sentence, such as "ft: 47 scenarios, 6,120 rounds, no
-    failure.".
+    """Return a configuration's outcome as a sentence, such as "ft:
+    47 scenarios, 6,120 rounds, no failure.".
     """
     rounds = sum(outcome.iterations or 0 for outcome in outcomes)
     head = f"{config}: {len(outcomes)} scenarios, {rounds:,} rounds"
@@ -76,8 +76,8 @@ def _by_config(results: Results, part: Stress) -> dict[str, dict[str, StressResu
 
 
 def table(results: Results, part: Stress) -> Table:
-    """Return a table of the suite's scenarios: threads, and the outcome and rounds in each
-    configuration.
+    """Return a table of the suite's scenarios: threads,
+    and the outcome and rounds in each configuration.
     """
     by_config = _by_config(results, part)
     rows = []
@@ -99,8 +99,8 @@ def _cell(result: StressResult) -> str:
 
 
 def known(part: Stress) -> list[str]:
-    """Return a sentence for each scenario of the suite that avoids a known bug of Python or of a
-    library.
+    """Return a sentence for each scenario of the suite
+    that avoids a known bug of Python or of a library.
     """
     bugs = {result.scenario: result.known for result in part.results if result.known}
     return [f"{scenario}, known upstream: {text}." for scenario, text in bugs.items()]

@@ -34,15 +34,15 @@ TEXT, BACK, SOFT, GRID, ALARM, SHOWN = (
     PALETTE[name][0] for name in ("text", "back", "soft", "grid", "alarm", "shown")
 )
 COLOURS = {"gil": "#e69f00", "ft-gil": "#56b4e9", "ft": "#009e73"}
-# Pixels: the width of a chart, the heights of a line of text and of a bar, the gap between groups
-# or charts.
+# Pixels: the width of a chart, the heights of a line of text and of a bar,
+# the gap between groups or charts.
 WIDTH, LINE, BAR, GAP = 384, 18, 18, 14
 # Pixels below any plot, for the labels of its axis.
 BELOW = 46
 # Pixels of a character, on average.
 LETTER = 7.4
-# Characters of a line of text, of a name in a legend, of a mark on an axis, and of a text for
-# hovering.
+# Characters of a line of text, of a name in a legend,
+# of a mark on an axis, and of a text for hovering.
 LINE_LETTERS, NAME_LETTERS, MARK_LETTERS, HOVER_LETTERS = 50, 44, 10, 1000
 # Places of marks on an axis of ratios.
 RATIOS = [
@@ -63,8 +63,8 @@ class Look:
     mark: str
 
 
-# The look of each variant. Variants that never meet in a chart share a look, since there are only
-# eight hatchings.
+# The look of each variant. Variants that never meet in a chart share a look,
+# since there are only eight hatchings.
 LOOKS = {
     variant: look
     for look, variants in (
@@ -93,8 +93,8 @@ def wrapped(text: str, width: int = LINE_LETTERS, most: int = 3) -> list[str]:
 
 
 def place(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Add axes to the figure and return the axes. The place is in pixels from the figure's top left
-    corner.
+    """Add axes to the figure and return the axes. The place is
+    in pixels from the figure's top left corner.
     """
     across, down = figure.get_size_inches() * 72
     axes = figure.add_axes(
@@ -110,16 +110,16 @@ def place(figure: Figure, left: float, top: float, width: float, height: float) 
 
 
 def far_apart(values: Iterable[float]) -> bool:
-    """True if the values need a logarithmic axis: positive, the largest at least 10 times the
-    smallest.
+    """True if the values need a logarithmic axis: positive,
+    the largest at least 10 times the smallest.
     """
     values = list(values)
     return min(values) > 0 and max(values) / min(values) >= 10
 
 
 def amount(value: float, unit: str) -> str:
-    """Return the label of a value on an axis. Durations and whole GiB have their unit, other values
-    have none.
+    """Return the label of a value on an axis. Durations and whole GiB have their unit,
+    other values have none.
     """
     if unit in SECONDS:
         seconds = value * SECONDS[unit]
@@ -136,8 +136,8 @@ def amount(value: float, unit: str) -> str:
 def round_marks(
     low: float, high: float, most: int = 5, **options: Any
 ) -> tuple[list[float], list[str]]:
-    """Return (marks, labels) for an axis, with marks at round figures only. *options*: see
-    MaxNLocator.
+    """Return (marks, labels) for an axis, with marks at round figures only.
+    *options*: see MaxNLocator.
     """
     marks = [
         float(mark)
@@ -189,8 +189,8 @@ def legend_height(entries: Legend) -> float:
 
 
 def draw_legend(axes: Axes, entries: Legend, left: float) -> None:
-    """Draw a legend below the axes and their labels, `left` pixels to the right of the axes' left
-    end.
+    """Draw a legend below the axes and their labels,
+    `left` pixels to the right of the axes' left end.
     """
     if not entries:
         return
@@ -211,8 +211,8 @@ def draw_legend(axes: Axes, entries: Legend, left: float) -> None:
 
 
 def hover(artist: Artist, text: str) -> None:
-    """Store a tooltip in the artist's id. ftbench.report.pictures.svg moves it into a title, which
-    browsers show.
+    """Store a tooltip in the artist's id. ftbench.report.pictures.svg moves it into a title,
+    which browsers show.
     """
     artist.set_gid(
         json.dumps("\n".join(one_line(line) for line in text.split("\n"))[:HOVER_LETTERS])

@@ -25,8 +25,8 @@ class Table:
 def _table(columns: Sequence[tuple[str, bool, Callable]], entries: Sequence) -> Table:
     """Return a table with a row for each entry.
 
-    A column is (heading, True if its cells are figures, function that returns the cell's text for
-    an entry).
+    A column is (heading, True if its cells are figures,
+    function that returns the cell's text for an entry).
     """
     # Columns without any text are left out.
     texts = [

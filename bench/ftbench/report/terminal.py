@@ -24,8 +24,8 @@ NARROW = 80
 def write(view: View) -> None:
     """Print the report on stdout, the answers first, and the path of the page if it was written.
 
-    If `view.detailed`, also print the tables of all candidates and comparisons, and those of the
-    thread-safety suite.
+    If `view.detailed`, also print the tables of all candidates and comparisons,
+    and those of the thread-safety suite.
     """
     with printed() as console:
         console.print()
@@ -52,8 +52,8 @@ def write(view: View) -> None:
 
 @contextlib.contextmanager
 def printed() -> Iterator[Console]:
-    """Context manager: yield a console, and at the end print on stdout what was written to the
-    console.
+    """Context manager: yield a console, and at the end print
+    on stdout what was written to the console.
     """
     plain = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     # Only plain text is shown: rich must not interpret it.
@@ -139,8 +139,8 @@ def table(console: Console, title: str, content: tables.Table, chain: bool = Fal
 
 
 def _blocks(console: Console, title: str, content: tables.Table) -> None:
-    """Print each row of a table as lines: its first cell, then all its figures, then each other
-    cell.
+    """Print each row of a table as lines: its first cell,
+    then all its figures, then each other cell.
     """
     console.print(one_line(title), style="italic")
     for first, *cells in content.rows:

@@ -14,8 +14,8 @@ from ftrun.configurations import CONFIGURATIONS
 
 # The most cases that a sentence tells.
 MOST_CASES = 5
-# The number of metrics that are ratios by themselves and get a sentence: the main one, and one
-# more.
+# The number of metrics that are ratios by themselves and get a sentence:
+# the main one, and one more.
 TOLD = 2
 NOT_COMPARED = "gave other samples: not compared"
 # Differences up to this factor are given in percent, larger ones as factors; the far end of an
@@ -55,8 +55,8 @@ def change(ratio: float, most: float = MOST_PERCENT) -> str:
 
 
 def times(far: float) -> str:
-    """Format a factor of 1 or more with two or three digits: "1.04", "2.31", "5.2", "92", "more
-    than 1,000".
+    """Format a factor of 1 or more with two or three digits: "1.04",
+    "2.31", "5.2", "92", "more than 1,000".
     """
     if far >= MOST_TIMES:
         return f"more than {MOST_TIMES:,}"
@@ -64,8 +64,8 @@ def times(far: float) -> str:
 
 
 def directed(metric: Metric, ratio: float) -> str:
-    """Return a ratio's distance from 1, with the direction: "57% faster", "14% less memory", "92
-    times later".
+    """Return a ratio's distance from 1, with the direction: "57% faster",
+    "14% less memory", "92 times later".
     """
     return f"{change(ratio)} {metric.above if ratio > 1 else metric.below}"
 
@@ -84,8 +84,8 @@ def span(c: Change) -> str:
 
 
 def outcome(metric: Metric, c: Change) -> str:
-    """Return a ratio's verdict in words: "57% faster (48% to 66%)", "between 23% slower and 92%
-    faster".
+    """Return a ratio's verdict in words: "57% faster (48% to 66%)",
+    "between 23% slower and 92% faster".
     """
     if c.verdict == Verdict.OTHER_SAMPLES:
         return NOT_COMPARED
@@ -102,15 +102,15 @@ def outcome(metric: Metric, c: Change) -> str:
 
 
 def short(comparison: Comparison) -> str:
-    """Return a comparison's verdict in the words of its metric: "57% faster (48% to 66%)"; see
-    `outcome`.
+    """Return a comparison's verdict in the words of its metric:
+    "57% faster (48% to 66%)"; see `outcome`.
     """
     return outcome(METRICS[comparison.metric], comparison.estimate)
 
 
 def settles(scenario: Scenario, c: Change, metric: str = "") -> str | None:
-    """Return words for an undecided ratio, such as "5 more minutes would settle it"; None for any
-    other ratio.
+    """Return words for an undecided ratio, such as "5 more minutes would settle it";
+    None for any other ratio.
     """
     minutes = more_minutes(scenario, c, metric)
     if minutes == 0:
@@ -200,8 +200,8 @@ def _level(scenario: AnalysedScenario, case: str, metric: Metric) -> str:
 
 
 def answer(scenario: AnalysedScenario) -> list[str]:
-    """Return sentences that answer the scenario's question: on its main metric, and on others
-    (Metric.answers).
+    """Return sentences that answer the scenario's question:
+    on its main metric, and on others (Metric.answers).
     """
     metrics = [name for name in scenario.metrics[1:] if METRICS[name].answers]
     main = levels(scenario)[:1] or _compared(scenario, scenario.metrics[0])
@@ -209,8 +209,8 @@ def answer(scenario: AnalysedScenario) -> list[str]:
 
 
 def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
-    """Return sentences on the first comparison in *metric* and on each other "headline", in all
-    their cases.
+    """Return sentences on the first comparison in *metric* and on each other "headline",
+    in all their cases.
     """
     groups: dict[tuple, list[Comparison]] = {}
     for c in scenario.principal(metric):
@@ -224,8 +224,8 @@ def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
 
 
 def last_against_first(run: Analysis, fall: Waterfall) -> str:
-    """Return the last and the first candidate of a waterfall: "threads without the GIL against
-    torch's DataLoader".
+    """Return the last and the first candidate of a waterfall:
+    "threads without the GIL against torch's DataLoader".
     """
     return " against ".join(_ends(run, fall))
 
@@ -243,8 +243,8 @@ def _ends(run: Analysis, fall: Waterfall) -> tuple[str, str]:
 
 
 def sentence(run: Analysis, fall: Waterfall) -> str:
-    """Return a sentence with a waterfall's total effect. If the last step only removes the GIL, add
-    its effect.
+    """Return a sentence with a waterfall's total effect.
+    If the last step only removes the GIL, add its effect.
     """
     about, last = METRICS["throughput"], fall.steps[-1]
     last_candidate, against = _ends(run, fall)

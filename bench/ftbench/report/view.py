@@ -1,5 +1,5 @@
-"""The view of a run: all that its outputs show, in words, tables and charts. Outputs read nothing
-else.
+"""The view of a run: all that its outputs show, in words,
+tables and charts. Outputs read nothing else.
 """
 
 import json

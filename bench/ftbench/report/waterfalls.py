@@ -28,8 +28,8 @@ def chart(run: Analysis, fall: Waterfall) -> Chart:
 def drawn(
     name: str, title: str, fall: Waterfall, dot: str, dots: Sequence[Sequence[float]]
 ) -> Chart:
-    """Return a waterfall's chart: bars for the start, each step (from old to new value) and the
-    total.
+    """Return a waterfall's chart: bars for the start,
+    each step (from old to new value) and the total.
 
     *dot* says what each dot on a bar stands for, such as "process" or "machine".
     *dots*: the throughputs of each candidate of the chain.
@@ -88,8 +88,8 @@ def _with_change(row: Row, cells: tuple[str, ...]) -> Row:
 
 
 def notes(run: Analysis, fall: Waterfall) -> list[str]:
-    """Return the sentences below a waterfall's chart, on first and last candidate, undecided steps,
-    missing parts.
+    """Return the sentences below a waterfall's chart, on first and last candidate,
+    undecided steps, missing parts.
     """
     scenario = run.scenario(fall.scenario)
     sentences = [_from_first_to_last(fall)]

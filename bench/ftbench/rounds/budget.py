@@ -27,8 +27,8 @@ class Budget:
     """
 
     def limit(self, processes: int, cpus: int) -> float:
-        """Return the time (time.monotonic()) at which the budget is over; infinity if it may be
-        exceeded.
+        """Return the time (time.monotonic()) at which the budget is over;
+        infinity if it may be exceeded.
 
         Raises BudgetTooShort if fewer than *processes* processes, each with its ranks, could be
         started by then.
@@ -81,8 +81,8 @@ class Budget:
             )
 
     def warn_of_few_rounds(self, finished: int, fewest: int) -> None:
-        """Warn if the budget was over before the fewest rounds that a verdict needs were
-        finished.
+        """Warn if the budget was over before the fewest rounds
+        that a verdict needs were finished.
         """
         if self.options.rounds is None and finished < fewest:
             few = f"{finished} of the {fewest} rounds that a verdict needs"

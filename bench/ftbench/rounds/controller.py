@@ -47,8 +47,8 @@ Ranked = Sequence[tuple[int, Candidate]]
 
 
 class WorkDiffers(Exception):
-    """Raised if two candidates load different samples, so that comparing them would mean
-    nothing.
+    """Raised if two candidates load different samples,
+    so that comparing them would mean nothing.
     """
 
 
@@ -57,8 +57,8 @@ class Unavailable(Exception):
 
 
 def check_same_work(checksums: dict[str, tuple[str, int]], title: str, result: Mapping) -> None:
-    """Compare a trial's checksums with `checksums` of earlier trials, and add new ones; may raise
-    WorkDiffers.
+    """Compare a trial's checksums with `checksums` of earlier trials,
+    and add new ones; may raise WorkDiffers.
     """
     for name, checksum in by_batch(
         result["first_batch"], result["rows"], len(result.get("turn_seconds", ()))
@@ -75,8 +75,8 @@ def check_same_work(checksums: dict[str, tuple[str, int]], title: str, result: M
 
 
 def failures(failed: Mapping[Candidate, Failure]) -> str:
-    """Return one line with the failed trials and the reason for each failure, for messages during
-    the run.
+    """Return one line with the failed trials and the reason for each failure,
+    for messages during the run.
     """
     return "; ".join(
         f"the trial of {c.title} failed: {failure.reason}" for c, failure in failed.items()
@@ -94,12 +94,12 @@ class Controller:
     seed: int
     fewest: int = FEWEST_ROUNDS
     limit: float = math.inf
-    """Time (time.monotonic()) after which no round begins, even if there are fewer than
-    `fewest`.
+    """Time (time.monotonic()) after which no round begins,
+    even if there are fewer than `fewest`.
     """
     seen: dict[str, dict[str, tuple[str, int]]] = field(default_factory=dict, init=False)
-    """{case: {batch name: (title of the first candidate that loaded the batch, checksum of the
-    batch)}}
+    """{case: {batch name: (title of the first candidate that loaded the batch,
+    checksum of the batch)}}
     """
     notes: dict[str, None] = field(default_factory=dict, init=False)
     """Notes of the trials, each once, in the order in which they came."""
@@ -108,8 +108,8 @@ class Controller:
     failed: dict[Candidate, Failure] = field(default_factory=dict, init=False)
     """Candidates that failed and are left out from then on, with their failures."""
     repeated: dict[Candidate, Failure] = field(default_factory=dict, init=False)
-    """Failures of trials that were run again in the same round. This happens at most once for each
-    candidate.
+    """Failures of trials that were run again in the same round.
+    This happens at most once for each candidate.
     """
 
     def __post_init__(self) -> None:
@@ -121,8 +121,8 @@ class Controller:
         return self.twins[TWIN[candidate.config]].start(request)
 
     def _checked(self, candidate: Candidate, result: dict) -> dict[Candidate, Trial]:
-        """Check a trial's result, and return a Trial for each of its cases; raises Unavailable or
-        WorkDiffers.
+        """Check a trial's result, and return a Trial for each of its cases;
+        raises Unavailable or WorkDiffers.
         """
         if "unavailable" in result:
             raise Unavailable(result["unavailable"])
@@ -145,8 +145,8 @@ class Controller:
     ) -> dict[Candidate, float]:
         """Run a trial of each candidate, in turns, and add the results to `trials`.
 
-        Return the seconds that each trial added to the run: its warm-up, its turns and its part of
-        the imports.
+        Return the seconds that each trial added to the run: its warm-up,
+        its turns and its part of the imports.
         """
         with contextlib.ExitStack() as stack:
             begun = time.monotonic()
@@ -172,8 +172,8 @@ class Controller:
     def _started(
         self, group: Sequence[Candidate], stack: contextlib.ExitStack
     ) -> dict[Candidate, endpoints.Trial]:
-        """Start a trial of each candidate, and wait for their imports; *stack* closes the
-        trials.
+        """Start a trial of each candidate, and wait for their imports;
+        *stack* closes the trials.
         """
         started: dict[Candidate, endpoints.Trial] = {}
         # All trials import at the same time, before anything is measured.
@@ -186,15 +186,15 @@ class Controller:
         return started
 
     def _try[T](self, candidate: Candidate, act: Callable[[], T]) -> T | None:
-        """Return the result of act(). If it raises TrialFailed, add the failure to `failed`, and
-        return None.
+        """Return the result of act(). If it raises TrialFailed,
+        add the failure to `failed`, and return None.
         """
         try:
             return act()
         except TrialFailed as error:
             failure = Failure("hung" if error.hung else "failed", candidate.key, error.why)
-            # The output of the first try has been shown, so a second one that fails alike gets one
-            # line.
+            # The output of the first try has been shown,
+            # so a second one that fails alike gets one line.
             is_known = self.repeated.get(candidate) == failure
             self.display.note(
                 f"the trial of {candidate.title} failed: {error.why if is_known else error}"
@@ -203,8 +203,8 @@ class Controller:
             return None
 
     def _again(self, group: Iterable[Candidate]) -> list[Candidate]:
-        """Return the failed candidates of the group that get a second try; move their failures to
-        `repeated`.
+        """Return the failed candidates of the group that get a second try;
+        move their failures to `repeated`.
 
         Only a first failure gets a second try, and a trial that hung gets none.
         """
@@ -215,8 +215,8 @@ class Controller:
         return second_tries
 
     def warm_up(self, candidates: Sequence[Candidate]) -> Costs:
-        """Run uncounted trials in each twin until one succeeds; return the times (Costs) of a
-        trial's parts.
+        """Run uncounted trials in each twin until one succeeds;
+        return the times (Costs) of a trial's parts.
 
         These trials fill the page cache, and show early that each twin works. The returned time of
         a turn is the mean over the twins. The times of imports and of the warm-up are the shortest
@@ -241,8 +241,8 @@ class Controller:
     def _warm_up_twin(
         self, candidates: Sequence[Candidate], hung: set[bool], any_succeeded: bool
     ) -> Costs | None:
-        """Try a twin's candidates, those with the most workers first; return the Costs of the first
-        that succeeds.
+        """Try a twin's candidates, those with the most workers first;
+        return the Costs of the first that succeeds.
 
         *hung*: whether processes (True) or threads (False) hung so far, in any twin. A kind that
         hung is skipped until a candidate has succeeded in some twin. Adds to *hung*. Returns None
@@ -280,8 +280,8 @@ class Controller:
         """Choose candidates: all if *everybody*, else those whose rounds fit into `seconds`. Set
         the turns per trial.
 
-        Return ([(drop rank, kept candidate), ...], [dropped candidate, ...], expected seconds of a
-        trial).
+        Return ([(drop rank, kept candidate), ...], [dropped candidate,
+        ...], expected seconds of a trial).
         """
         at_once = min(cpus, len(ranked)) if self.work.takes_turns else 1
         trial_seconds = costs.trial(USUAL_TURNS if self.work.takes_turns else 1, at_once) * CAUTION
@@ -302,8 +302,8 @@ class Controller:
         most: int | None,
         enough: Callable[[], bool] = lambda: False,
     ) -> Iterator[Round]:
-        """Run rounds of the ranked candidates (ComparisonPlan.ranked), and yield each finished
-        round.
+        """Run rounds of the ranked candidates (ComparisonPlan.ranked),
+        and yield each finished round.
 
         If `most` is a number, `most` rounds are run. If it is None, at least `fewest` rounds are
         run, then more until `enough()` is true or the next one would end after `deadline`
@@ -365,8 +365,8 @@ class Controller:
 def choose(
     ranked: Ranked, seconds: float, trial_seconds: float, fewest: int = FEWEST_ROUNDS
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Return (kept, dropped). Drops the highest drop ranks until PLANNED_ROUNDS rounds fit into
-    `seconds`.
+    """Return (kept, dropped). Drops the highest drop ranks until
+    PLANNED_ROUNDS rounds fit into `seconds`.
 
     Drops essential candidates (drop rank up to ESSENTIAL) only as far as necessary for `fewest`
     rounds to fit.

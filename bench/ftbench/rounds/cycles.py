@@ -1,5 +1,5 @@
-"""Cycles of turns in which the machine was not the benchmark's own, and what is left of a trial
-without them.
+"""Cycles of turns in which the machine was not the benchmark's own,
+and what is left of a trial without them.
 
 A cycle is one turn of each trial of a group. Only the kernel's counters decide
 (ftbench.machine.disturbance), never how long a turn took: a candidate's own slow turns are what a
@@ -37,8 +37,8 @@ def disturbed(trials: Sequence[Trial], usable: float) -> list[int]:
 
 
 def without(trial: Trial, positions: Sequence[int]) -> Trial:
-    """Return the trial with its metrics and its disturbance over all turns but those at
-    *positions*.
+    """Return the trial with its metrics and its disturbance over all turns
+    but those at *positions*.
     """
 
     def kept_over_all(seconds: Sequence[float]) -> float:

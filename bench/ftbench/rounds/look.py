@@ -48,8 +48,8 @@ class Looker:
         return self.scenario.case("").parameters["target"]
 
     def look(self) -> Look:
-        """Time some samples in every twin, to set the amount of work in a turn. Raises
-        TrialFailed.
+        """Time some samples in every twin, to set the amount
+        of work in a turn. Raises TrialFailed.
         """
         configs, looks = self._looks(self._first_samples(own.LOOK, own.LOOKED_AT))
         repeats = all(look["repeats"] for look in looks)
@@ -68,8 +68,8 @@ class Looker:
         return Look(scenario, configs, repeats, not unsendable, reached)
 
     def _sized(self, looks: list[dict]) -> tuple[Scenario, int]:
-        """Return (the scenario with its amounts of work, the number of samples that a trial
-        loads).
+        """Return (the scenario with its amounts of work,
+        the number of samples that a trial loads).
         """
         seconds = max(look["seconds"] for look in looks)
         opening = max(look["opening"] for look in looks)
@@ -135,8 +135,8 @@ class Looker:
         return f"without workers, all {reached} samples load"
 
     def _first_samples(self, scenario: Scenario, samples: int) -> Task:
-        """Return the task of *scenario* (own.LOOK, own.SEARCH): the first *samples* of --dataset,
-        without workers.
+        """Return the task of *scenario* (own.LOOK, own.SEARCH):
+        the first *samples* of --dataset, without workers.
         """
         parameters = self.scenario.case("").parameters
         return Task(scenario, [], "serial", 0, samples, 2, 1, PREFETCH_FACTOR, "", parameters)

@@ -1,5 +1,5 @@
-"""One scenario of a run: its candidates, their numbers of workers and batch sizes, and its
-rounds.
+"""One scenario of a run: its candidates, their numbers of workers and batch sizes,
+and its rounds.
 """
 
 import functools
@@ -62,8 +62,8 @@ class Measurement:
     def __post_init__(self) -> None:
         self._ranks = self.options.ranks or 1
         self._look: Look | None = None
-        """Findings about a user-supplied dataset; None before `look`, and for all other
-        scenarios.
+        """Findings about a user-supplied dataset; None before `look`,
+        and for all other scenarios.
         """
 
     @property
@@ -79,8 +79,8 @@ class Measurement:
         self.display.skip(f"{self.scenario.name}: {part}", why)
 
     def look(self) -> None:
-        """Time some user-supplied samples in every twin, to set the amount of work in a turn.
-        Raises TrialFailed.
+        """Time some user-supplied samples in every twin,
+        to set the amount of work in a turn. Raises TrialFailed.
         """
         self._look = Looker(self.scenario, self.options, self.twins, self.display).look()
         self.scenario = self._look.scenario
@@ -119,8 +119,8 @@ class Measurement:
             ) from error
 
     def _gathered(self, ranked: Ranked, sources: Sources) -> tuple[Work, Ranked]:
-        """Return the Work of the trials, and the ranked candidates that fit into memory, one for
-        each trial.
+        """Return the Work of the trials, and the ranked candidates that fit into memory,
+        one for each trial.
         """
         work, fitting = self.work([c for _, c in ranked], sources)
         return work, work.gather([(rank, c) for rank, c in ranked if c in fitting])
@@ -165,8 +165,8 @@ class Measurement:
     def _schedule(
         self, controller: Controller, ranked: Ranked, cases: set[str], share: Callable[[], float]
     ) -> Schedule:
-        """Warm up, then choose the candidates whose rounds fit into the time; record the others as
-        skipped.
+        """Warm up, then choose the candidates whose rounds fit into the time;
+        record the others as skipped.
         """
         costs = controller.warm_up([c for _, c in ranked])
         seconds = share()
@@ -234,11 +234,11 @@ class Measurement:
     def work(
         self, candidates: Sequence[Candidate], sources: Sources
     ) -> tuple[Work, list[Candidate]]:
-        """Return (Work of the trials, candidates that fit into memory); record the other candidates
-        as skipped.
+        """Return (Work of the trials, candidates that fit into memory);
+        record the other candidates as skipped.
 
-        Raises sizing.DoesNotFit if no candidate of the first case fits, since the first case is the
-        most important.
+        Raises sizing.DoesNotFit if no candidate of the first case fits,
+        since the first case is the most important.
         """
         work, fitting = (
             Work(self.scenario, {}, {}, sizing.room(self.twins.memory()), ranks=self._ranks),
@@ -279,8 +279,8 @@ class Measurement:
     def _fit(
         self, case: Case, candidates: Sequence[Candidate], dataset: model.Dataset
     ) -> model.Load:
-        """Return the Load of a case, with a batch size that fits into memory for all candidates;
-        raises DoesNotFit.
+        """Return the Load of a case, with a batch size that fits into memory
+        for all candidates; raises DoesNotFit.
         """
         scenario, options = self.scenario, self.options
         amount = scenario.amount(options.quick, case)

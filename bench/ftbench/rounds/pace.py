@@ -1,5 +1,5 @@
-"""The pace of a scenario's rounds: how long they are expected to take, and how many there will
-be.
+"""The pace of a scenario's rounds: how long they are expected to take,
+and how many there will be.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from ftbench.plan.candidates import Candidate, reduce
 
 @dataclass
 class Pace:
-    """The candidates that are still measured, and the times of their trials. Only `add` changes
-    them.
+    """The candidates that are still measured, and the times of their trials.
+    Only `add` changes them.
 
     All moments are of time.monotonic().
     """
@@ -67,8 +67,8 @@ class Pace:
     def add(self, finished: Round, seconds: Mapping[Candidate, float], now: float) -> None:
         """Add a round whose trials took *seconds*. Drop the candidates that it lacks.
 
-        Drop candidates of the highest drop ranks, too, if the time is too short for the fewest
-        rounds.
+        Drop candidates of the highest drop ranks, too,
+        if the time is too short for the fewest rounds.
         """
         for candidate, took in seconds.items():
             longest = self._longest[candidate] if self.number else 0.0

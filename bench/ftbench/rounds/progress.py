@@ -30,8 +30,8 @@ def clock(seconds: float) -> str:
 
 
 class Display(Progress):
-    """Display of a run's progress and notes, a context manager. Used by the controller's thread
-    only.
+    """Display of a run's progress and notes, a context manager.
+    Used by the controller's thread only.
     """
 
     def __init__(self, results: Results, console: Console | None = None):
@@ -58,8 +58,8 @@ class Display(Progress):
         self.console.print(terminal(text), soft_wrap=True)
 
     def skip(self, what: str, why: str) -> None:
-        """Show that a part of the plan is not measured, with the reason, and record both in
-        results.json.
+        """Show that a part of the plan is not measured, with the reason,
+        and record both in results.json.
         """
         self._results.skipped.append(Skipped(what, why))
         self.note(f"left out: {what}: {why}")
@@ -70,8 +70,8 @@ class Display(Progress):
         self.note(f"warning: {text}")
 
     def _still(self, text: str) -> None:
-        """Print *text*, the progress so far, unless on a terminal or within SECONDS of the last
-        line.
+        """Print *text*, the progress so far, unless on a terminal
+        or within SECONDS of the last line.
         """
         if self._plain and time.monotonic() - self._noted >= SECONDS:
             self.note(text)
@@ -147,15 +147,15 @@ class Display(Progress):
         return max(0.0, self._end - time.monotonic())
 
     def round_done(self, number: int, rounds: int, seconds: float, remaining: float) -> None:
-        """Show the end of a round, which took `seconds`; `remaining` seconds are left for the
-        scenario.
+        """Show the end of a round, which took `seconds`;
+        `remaining` seconds are left for the scenario.
         """
         if self._plain:
             self.note(f"round {number} of {rounds}: {seconds:.0f} s, {self._left(remaining)}")
 
     def _left(self, remaining: float) -> str:
-        """Return the time left in words: for the scenario, and for the run if it has more
-        scenarios.
+        """Return the time left in words: for the scenario,
+        and for the run if it has more scenarios.
         """
         whole = f", {clock(remaining + self._later)} of the run" if self._later else ""
         return f"{clock(remaining)} left{whole}"

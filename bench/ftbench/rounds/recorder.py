@@ -14,8 +14,8 @@ from ftrun import host
 
 @dataclass
 class Recorder:
-    """Recorder of the rounds of one scenario. Only `add` changes the record. Used by the main
-    thread only.
+    """Recorder of the rounds of one scenario. Only `add` changes the record.
+    Used by the main thread only.
     """
 
     scenario: Scenario
@@ -28,8 +28,8 @@ class Recorder:
     budget: float
     """Seconds of the whole run, for messages."""
     repeats: bool
-    """False if it is known, and was reported, that loading the same samples twice gives different
-    samples.
+    """False if it is known, and was reported, that loading the
+    same samples twice gives different samples.
     """
     _repeated: set[Candidate] = field(default_factory=set)
     """Candidates whose second try was reported."""

@@ -39,8 +39,8 @@ REPORT_SECONDS = 4.0, 1.0
 
 
 class RunFailed(Exception):
-    """Raised if a scenario stopped early or the thread-safety suite failed; the message says which
-    and why.
+    """Raised if a scenario stopped early or the thread-safety suite failed;
+    the message says which and why.
     """
 
 
@@ -85,8 +85,8 @@ class Run:
             raise RunFailed(problem)
 
     def _connect(self, work: Path) -> None:
-        """Connect to the twins and record them; install what the dataset needs into the folder
-        *work*.
+        """Connect to the twins and record them; install what the
+        dataset needs into the folder *work*.
         """
         options = self.results.options
         for name, where in options.twins.items():
@@ -148,8 +148,8 @@ class Run:
         return failed
 
     def _keep(self, scenario: str, rounds: Iterator[model.Scenario]) -> None:
-        """Save the record of a scenario after each of its rounds; record if the scenario cannot run
-        here.
+        """Save the record of a scenario after each of its rounds;
+        record if the scenario cannot run here.
         """
         try:
             for entry in rounds:
@@ -162,8 +162,8 @@ class Run:
             self.display.skip(scenario, str(error))
 
     def stop(self, reason: str) -> None:
-        """Record why the run ended early, and the scenarios not reached; do nothing if the run is
-        complete.
+        """Record why the run ended early, and the scenarios not reached;
+        do nothing if the run is complete.
         """
         if self.results.status == "complete":
             return
@@ -189,8 +189,8 @@ class Run:
         return self._left() * (1 - part if later else part)
 
     def _later(self, position: int) -> float:
-        """Return the seconds for all scenarios after this position; 0 if --rounds gives the number
-        of rounds.
+        """Return the seconds for all scenarios after this position;
+        0 if --rounds gives the number of rounds.
         """
         return (
             0.0
@@ -199,8 +199,8 @@ class Run:
         )
 
     def finish(self) -> Analysis:
-        """Analyse the finished rounds; save them and the waterfalls; return the analysis. Raises
-        ResultsError.
+        """Analyse the finished rounds; save them and the waterfalls;
+        return the analysis. Raises ResultsError.
         """
         analysis = analyse(self.results)
         self.results.waterfalls = analysis.waterfalls
@@ -208,8 +208,8 @@ class Run:
         return analysis
 
     def warn_of_machine(self, twins: Twins) -> None:
-        """Warn if the twins differ in more than the GIL, if the machine's speed varies, or if ranks
-        outnumber CPUs.
+        """Warn if the twins differ in more than the GIL,
+        if the machine's speed varies, or if ranks outnumber CPUs.
         """
         for warning in (*twins.differences(), *disturbance.about_machine(disturbance.state())):
             self.display.warn(warning)
@@ -247,8 +247,8 @@ class Run:
         return self.interruption.checked(self.display.step(title))
 
     def _stress(self, twins: Twins) -> None:
-        """Run the thread-safety suite in every configuration. Its outcome does not change the
-        measurement.
+        """Run the thread-safety suite in every configuration.
+        Its outcome does not change the measurement.
         """
         minutes = self.results.options.stress_minutes
         part = self.results.stress = model.Stress(

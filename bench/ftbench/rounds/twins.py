@@ -29,8 +29,8 @@ class Twins:
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
     environments: dict[str, dict] = field(default_factory=dict)
     lacking: dict[str, str] = field(default_factory=dict)
-    """Reason why a twin cannot have the packages that the user's dataset needs, by the twin's
-    name.
+    """Reason why a twin cannot have the packages that the user's dataset needs,
+    by the twin's name.
     """
 
     def close(self) -> None:
@@ -38,11 +38,11 @@ class Twins:
             endpoint.close()
 
     def add(self, twin: str, where: str, interruption: Interruption) -> None:
-        """Connect to the twin at `where`, and check that it can run the benchmark; raises TwinError
-        or Interrupted.
+        """Connect to the twin at `where`, and check that it can run the benchmark;
+        raises TwinError or Interrupted.
 
-        The connection of an earlier run is used again: a server in another container ends when its
-        client goes.
+        The connection of an earlier run is used again:
+        a server in another container ends when its client goes.
         """
         self.lacking.pop(twin, None)  # of an earlier run
         endpoint, option = self.endpoints.get(twin), f"--twin {twin}={where}"
@@ -67,15 +67,15 @@ class Twins:
     def add_packages(
         self, requirements: Sequence[str], cache: Path, work: Path, interruption: Interruption
     ) -> None:
-        """Install the `requirements` that each twin lacks into a folder in `work`; record failures
-        in `lacking`.
+        """Install the `requirements` that each twin lacks into a folder in `work`;
+        record failures in `lacking`.
 
-        Raises TwinError if a twin in another container lacks any, since nothing can be installed
-        there.
+        Raises TwinError if a twin in another container lacks any,
+        since nothing can be installed there.
         """
         pins: list[str] = []
-        # The free-threaded twin first: fewer wheels fit it. The other twin then takes the same
-        # versions.
+        # The free-threaded twin first: fewer wheels fit it.
+        # The other twin then takes the same versions.
         for twin, endpoint in sorted(self.endpoints.items()):
             installed = self.environments[twin]["packages"]
             if not isinstance(endpoint, LocalEndpoint):
@@ -138,8 +138,8 @@ class Twins:
         ]
 
     def lacks(self, twin: str, variant: str) -> str:
-        """Return the reason why a variant cannot be measured in a twin; an empty string if it
-        can.
+        """Return the reason why a variant cannot be measured in a twin;
+        an empty string if it can.
         """
         missing = [
             name
@@ -159,8 +159,8 @@ class Twins:
         return max(1, self.usable_cpus() // ranks)
 
     def memory(self) -> dict[str, dict]:
-        """Return {twin's name: its sizes of memory and /dev/shm, in bytes}
-        (ftrun.environment.memory).
+        """Return {twin's name: its sizes of memory and /dev/shm,
+        in bytes} (ftrun.environment.memory).
         """
         return {twin: e["memory"] for twin, e in self.environments.items()}
 
@@ -168,8 +168,8 @@ class Twins:
 def split_configs(
     configs: Iterable[str], twins: Mapping[str, str]
 ) -> tuple[list[str], list[Skipped]]:
-    """Return the configurations that these twins can measure, and a Skipped record for each of the
-    others.
+    """Return the configurations that these twins can measure,
+    and a Skipped record for each of the others.
     """
     kept = [config for config in configs if TWIN[config] in twins]
     kinds = {"ft": "free-threaded interpreter", "gil": "interpreter with the GIL"}

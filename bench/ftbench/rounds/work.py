@@ -42,8 +42,8 @@ class Work:
         return list(first_of.values())
 
     def measured(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """Return these candidates, each followed by the other candidates that its trial
-        measures.
+        """Return these candidates, each followed
+        by the other candidates that its trial measures.
         """
         measured = []
         for candidate in candidates:
@@ -55,8 +55,8 @@ class Work:
         return self.cases[candidate.case].turns
 
     def demand(self, candidate: Candidate) -> sizing.Demand:
-        """Return the memory and /dev/shm that the candidate's trial needs, in the largest of the
-        trial's cases.
+        """Return the memory and /dev/shm that the candidate's trial needs,
+        in the largest of the trial's cases.
         """
         if inside := self.inside.get(candidate):
             needs = [replace(self, inside={}).demand(c) for c in (candidate, *inside)]
@@ -93,8 +93,8 @@ class Work:
         return any(load.turns > 1 for load in self.cases.values())
 
     def with_turns(self, turns: int) -> "Work":
-        """Return a copy in which trials have this number of turns, except those that have a single
-        turn.
+        """Return a copy in which trials have this number of turns,
+        except those that have a single turn.
         """
         planned = {
             name: replace(load, turns=turns) for name, load in self.cases.items() if load.turns > 1
@@ -125,8 +125,8 @@ class Work:
         )
 
     def loads(self, cases: set[str]) -> tuple[Load, list[MeasuredCase]]:
-        """Return (the Load of the scenario's first case in *cases*, a MeasuredCase for each case),
-        for results.json.
+        """Return (the Load of the scenario's first case in *cases*,
+        a MeasuredCase for each case), for results.json.
         """
         loads = {name: load for name, load in self.cases.items() if name in cases}
         measured = []
@@ -143,9 +143,9 @@ class Work:
 
 
 def warmup_batches(workers: int) -> int:
-    """Return the number of batches that a trial loads to warm up: as many as its loader keeps in
-    memory.
+    """Return the number of batches that a trial loads to warm up:
+    as many as its loader keeps in memory.
     """
-    # After them, a loader reuses the memory of earlier batches, as it does for most of a long
-    # epoch.
+    # After them, a loader reuses the memory of earlier batches,
+    # as it does for most of a long epoch.
     return sizing.batches_under_way(PREFETCH_FACTOR, workers)

@@ -48,11 +48,11 @@ DEFAULT = ("pillow", "text")
 
 
 def find(name: str) -> Scenario:
-    """Return the scenario called *name*, which may be one of the two in ftbench.scenarios.own;
-    raises KeyError.
+    """Return the scenario called *name*, which may be one of the two
+    in ftbench.scenarios.own; raises KeyError.
 
-    The name "module:NAME" stands for the object NAME of any module, such as one in
-    evaluation/trust.
+    The name "module:NAME" stands for the object NAME of any module,
+    such as one in evaluation/trust.
     """
     module, elsewhere, attribute = name.partition(":")
     if elsewhere:
@@ -66,8 +66,8 @@ def find(name: str) -> Scenario:
 
 
 def members(name: str) -> list[Scenario]:
-    """Return the scenarios for a name on the command line: a scenario, a group or "all"; [] if it
-    is unknown.
+    """Return the scenarios for a name on the command line: a scenario,
+    a group or "all"; [] if it is unknown.
     """
     return [
         scenario

@@ -1,5 +1,5 @@
-"""The gain from workers: images are decoded and augmented with 0, 1, ... worker threads or
-processes.
+"""The gain from workers: images are decoded and augmented with 0,
+1, ... worker threads or processes.
 
 Light augmentation is a random crop. Heavy augmentation adds a random affine map, blur, colours,
 noise and erasing. All random numbers come from ftloader.sample_rng, so every candidate does the
@@ -39,8 +39,8 @@ def dataset(task: Task) -> Any:
 
 
 def measure(task: Task) -> Turns:
-    """Seed torch's generator, from which loaders draw their base seed, and measure as
-    ftbench.measure.epochs does.
+    """Seed torch's generator, from which loaders draw their base seed,
+    and measure as ftbench.measure.epochs does.
     """
     import torch
 

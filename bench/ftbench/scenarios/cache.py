@@ -1,5 +1,5 @@
-"""Loading from a local cache that grows: an epoch has all samples that were fetched before its
-start (docs/cache.md).
+"""Loading from a local cache that grows: an epoch has all samples
+that were fetched before its start (docs/cache.md).
 
 Threads of the training process fetch from a source that gives RATE bytes a second and never ends.
 Workers read the cached samples, epoch after epoch. Each epoch starts new worker processes, since
@@ -43,8 +43,8 @@ CURVES = {
 
 
 class Shards:
-    """Source that repeats the samples of shards forever, at most RATE bytes a second. `_lock`
-    guards `_next`.
+    """Source that repeats the samples of shards forever,
+    at most RATE bytes a second. `_lock` guards `_next`.
     """
 
     def __init__(self, paths: Sequence[str]):
@@ -58,8 +58,8 @@ class Shards:
         return map(str, itertools.count())
 
     def read(self, key: str) -> bytes:
-        """Return the bytes of the sample. Each read waits, so that all reads together do not exceed
-        RATE.
+        """Return the bytes of the sample. Each read waits,
+        so that all reads together do not exceed RATE.
         """
         with self._lock:
             due = self._next = max(time.monotonic(), self._next + SAMPLE_BYTES / RATE)

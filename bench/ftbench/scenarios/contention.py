@@ -1,5 +1,5 @@
-"""Contention of threads for shared state in the interpreter: why threads can be slower than
-processes.
+"""Contention of threads for shared state in the interpreter:
+why threads can be slower than processes.
 
 Each case is one small operation, which one worker or all workers repeat. Worker processes contend
 only for the machine (memory, caches, turbo). So if threads are slower than processes, they contend
@@ -166,8 +166,8 @@ def seconds(spans: Spans) -> float:
 
 
 def measure(task: Task) -> Turns:
-    """Time one kind of operation (the case's parameter "kind") in one worker and in all, in
-    neighbouring turns.
+    """Time one kind of operation (the case's parameter "kind") in one worker and in all,
+    in neighbouring turns.
 
     Returns the metrics operation_ns (time of one operation while all workers run) and scaling
     (operations/s of all workers, divided by those of one worker alone).

@@ -1,8 +1,8 @@
-"""The slowdown of a training loop while a loader loads: for steps in plain Python, and for steps in
-torch.
+"""The slowdown of a training loop while a loader loads:
+for steps in plain Python, and for steps in torch.
 
-To measure your own program, time its steps once with a loader and once without. Do not time
-``next(iterator)``.
+To measure your own program, time its steps once with a loader and once without.
+Do not time ``next(iterator)``.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ def measure(task: Task, more: float = 1.0) -> Turns:
 
 
 class Loop:
-    """Training loop that takes batches at a chosen fraction of the loader's full rate. Used by one
-    thread.
+    """Training loop that takes batches at a chosen fraction of the loader's full rate.
+    Used by one thread.
     """
 
     def __init__(self, batches: Iterator, period: float, queued: int) -> None:
@@ -191,8 +191,8 @@ def torch_batch(train: TorchStep) -> Any:
 
 
 def _full_rate(task: Task, loader: Any, seen: checksums.Seen) -> tuple[float, int]:
-    """Time `task.batches` batches; return (seconds for a batch, number of samples in the last
-    batch).
+    """Time `task.batches` batches; return (seconds for a batch,
+    number of samples in the last batch).
     """
     batches = loader.epoch((task.batches + 1) * task.batch_size)
     # The first batch is not counted: its time includes the start of the workers.

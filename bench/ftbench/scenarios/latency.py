@@ -29,8 +29,8 @@ LENGTH = 1024
 
 
 class RemoteSamples:
-    """Dataset whose sample i is a uint8 numpy array of 100,000 bytes, read from *address* with the
-    client *client*.
+    """Dataset whose sample i is a uint8 numpy array of 100,000 bytes,
+    read from *address* with the client *client*.
     """
 
     def __init__(self, address: str, client: str):
@@ -76,8 +76,8 @@ def _delayed(side: Side) -> Comparison:
     return Comparison(a, b, "what is left of the delay", "headline", importance=0, first_only=True)
 
 
-# Each comparison with every number of workers; in a quick run those of FT and GIL, with the most
-# workers.
+# Each comparison with every number of workers; in a quick run those of FT and GIL,
+# with the most workers.
 COMPARISONS = tuple(
     dataclasses.replace(c, every_count=True) for c in (_delayed(FT), _delayed(GIL), *USUAL)
 )

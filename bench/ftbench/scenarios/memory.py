@@ -1,5 +1,5 @@
-"""Copy-on-access: the memory of a dataset of a million file names, which every worker process may
-copy.
+"""Copy-on-access: the memory of a dataset of a million file names,
+which every worker process may copy.
 
 A forked worker and its parent share a page of memory until one of them writes to the page. Python
 counts references in the objects, so even reading an object writes to its page. So a list of strings
@@ -60,8 +60,8 @@ class FileNames:
 
 
 def measure(task: Task) -> dict:
-    """Run one epoch; return the largest memory_mib and uss_mib, and curves of both over the samples
-    loaded.
+    """Run one epoch; return the largest memory_mib and uss_mib,
+    and curves of both over the samples loaded.
     """
     samples = task.batches * task.batch_size
     looks = {round(task.batches * look / LOOKS) - 1 for look in range(1, LOOKS + 1)} | {0}

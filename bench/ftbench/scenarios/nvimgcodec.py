@@ -102,8 +102,8 @@ def without_gpu() -> str | None:
 
 
 def backend_note() -> str:
-    """Return a note for reports: the GPU that nvImageCodec decodes on, or why it decodes on the
-    CPU.
+    """Return a note for reports: the GPU that nvImageCodec decodes on,
+    or why it decodes on the CPU.
     """
     import torch
 
@@ -118,8 +118,8 @@ def combined_note() -> str:
 
 
 class FirstImage:
-    """A worker_init_fn that decodes an image in each new worker, and records the time once for each
-    worker number.
+    """A worker_init_fn that decodes an image in each new worker,
+    and records the time once for each worker number.
 
     The time includes the import of the library and the creation of a decoder. On a GPU it also
     includes the creation of a stream, and in a process of a CUDA context. `seconds` is in shared
@@ -223,8 +223,8 @@ DECODERS = (
 
 
 def _by_decoder(side: Side) -> Comparison:
-    """Return the comparison of one decoder with the other, for *side*: both load the same
-    images.
+    """Return the comparison of one decoder with the other,
+    for *side*: both load the same images.
     """
     a, b = (replace(side, case=case.name) for case in reversed(DECODERS))
     return Comparison(a, b, kind="case", every_count=True, measures=False, first_only=True)

@@ -1,5 +1,5 @@
-"""Overlap of loading and training: a step takes max(load, train) with overlap, load + train
-without.
+"""Overlap of loading and training: a step takes max(load,
+train) with overlap, load + train without.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ CALIBRATION_UNITS = 20
 
 
 class TorchStep:
-    """Training of a small network, in units of at most half a millisecond, on the accelerator or
-    one CPU.
+    """Training of a small network, in units of at most half a millisecond,
+    on the accelerator or one CPU.
     """
 
     def __init__(self) -> None:
@@ -44,8 +44,8 @@ class TorchStep:
         self._optimiser = torch.optim.SGD(self._network.parameters(), lr=1e-4)
 
     def __call__(self, batch: Any, units: int) -> float:
-        """Train for `units` steps on the first values of a batch (a uint8 tensor); return the last
-        loss.
+        """Train for `units` steps on the first values of a batch (a uint8 tensor);
+        return the last loss.
         """
         samples = 128 * self._width
         values = batch.reshape(-1)[:samples].to(self.device, non_blocking=True).float() / 255
@@ -61,8 +61,8 @@ class TorchStep:
 
 
 def measure(task: Task, more: float = 1.0) -> Turns:
-    """Time ``for batch in loader: train(batch)``, loading alone and training alone, `task.batches`
-    steps each.
+    """Time ``for batch in loader: train(batch)``, loading alone and training alone,
+    `task.batches` steps each.
 
     Training a batch takes "ratio" (a parameter of the case) times as long as loading it. Each
     measurement starts when the first batch has come and no other is ready. Training during loading

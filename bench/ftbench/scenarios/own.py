@@ -17,8 +17,8 @@ from ftbench.plan.scenario import OWN, Scenario, Task, TrialError, Turns
 from ftbench.plan.waterfall import WaterfallPlan
 from ftrun.errors import TargetError
 
-# Seconds of work for one worker in a turn, and the usual batch size, unless samples take too long
-# for it.
+# Seconds of work for one worker in a turn, and the usual batch size,
+# unless samples take too long for it.
 TURN_SECONDS, BATCH_SIZE = 0.3, 32
 # Seconds that a batch takes in addition to its samples, with processes.
 BATCH_SECONDS = 0.001
@@ -29,8 +29,8 @@ PATIENCE, PATIENCE_TIMES, LOOK_PATIENCE = 60.0, 3, 180.0
 
 
 def _named(name: str, what: str) -> Any:
-    """Return the user's object FILE.py:NAME, imported by ftrun.target; raises TrialError if that
-    fails.
+    """Return the user's object FILE.py:NAME, imported by ftrun.target;
+    raises TrialError if that fails.
 
     `what` is the function of ftrun.target to call with `name`: "find" or "load".
     """
@@ -47,8 +47,8 @@ def _named(name: str, what: str) -> Any:
 
 
 def dataset(task: Task):
-    """Return the dataset that the task's target names; raises TrialError if it cannot be
-    measured.
+    """Return the dataset that the task's target names;
+    raises TrialError if it cannot be measured.
     """
     import torch.utils.data
 
@@ -74,8 +74,8 @@ def dataset(task: Task):
 
 
 def _options(task: Task) -> dict:
-    """Return further arguments for loaders: {"collate_fn": the user's function}, or {} if there is
-    none.
+    """Return further arguments for loaders: {"collate_fn":
+    the user's function}, or {} if there is none.
     """
     name = task.parameters.get("collate_fn")
     return {"collate_fn": _named(name, "find")} if name else {}
@@ -120,11 +120,11 @@ def _load(
 
 
 def look(task: Task) -> Turns:
-    """Load `batch_size` samples twice; return their time and size, whether both were equal, and any
-    pickling error.
+    """Load `batch_size` samples twice; return their time and size,
+    whether both were equal, and any pickling error.
 
-    Each sample is a turn of its own, and so is each batch, so that the caller knows which one hangs
-    (`located`).
+    Each sample is a turn of its own, and so is each batch,
+    so that the caller knows which one hangs (`located`).
     """
     from torch.utils.data import default_collate
 
@@ -204,8 +204,8 @@ def amount(seconds: float, batch_size: int | None) -> Amount:
 def scenario(target: str, collate_fn: str | None = None) -> Scenario:
     """Return the scenario that loads the user's dataset `target` (FILE.py:NAME).
 
-    Its amounts of work are placeholders: `Measurement.look` sets them once it knows how long a
-    sample takes.
+    Its amounts of work are placeholders: `Measurement.look` sets
+    them once it knows how long a sample takes.
     """
     cases = (Case("", target, {"target": target, "collate_fn": collate_fn}),)
     return Scenario(

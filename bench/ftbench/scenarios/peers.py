@@ -72,8 +72,8 @@ MAKE: dict[str, Callable[[Made, int], Any]] = {
 
 
 def images(task: Task) -> PillowDataset:
-    """Return the dataset of images, decoded by ftloader.decode for variant loader-decode, otherwise
-    by Pillow.
+    """Return the dataset of images, decoded by ftloader.decode for variant loader-decode,
+    otherwise by Pillow.
     """
     return (DecodedImages if task.variant == "loader-decode" else PillowDataset)(task.paths)
 

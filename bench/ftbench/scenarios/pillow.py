@@ -70,8 +70,8 @@ class DecodedImages(PillowDataset):
 
 
 class DecodedOnly(PillowDataset):
-    """Dataset of images that are only decoded. Sample i has a few pixels of image i: an (8, 8, 3)
-    uint8 array.
+    """Dataset of images that are only decoded. Sample i has a few pixels of image i:
+    an (8, 8, 3) uint8 array.
     """
 
     def __getitem__(self, index: int):
@@ -80,8 +80,8 @@ class DecodedOnly(PillowDataset):
 
 
 class Resized(PillowDataset):
-    """Dataset of images resized for a classifier: sample i is a (224, 224, 3) uint8 array
-    (bilinear).
+    """Dataset of images resized for a classifier: sample i is a (224,
+    224, 3) uint8 array (bilinear).
     """
 
     def __getitem__(self, index: int):

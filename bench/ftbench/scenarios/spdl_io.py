@@ -43,8 +43,8 @@ class FfmpegImages(PillowDataset):
 
 
 def images(task: Task) -> PillowDataset:
-    """Return the dataset that decodes the images: with ftloader.decode for the variant
-    loader-decode.
+    """Return the dataset that decodes the images:
+    with ftloader.decode for the variant loader-decode.
 
     For the other variants, the case says whether FFmpeg or Pillow is the decoder.
     """

@@ -31,8 +31,8 @@ VALUES, ITEM_BYTES = 1024, 8
 
 
 class Table:
-    """Dataset of the rows of a table of `size` bytes, such as annotations: sample i is a row of
-    1024 int64.
+    """Dataset of the rows of a table of `size` bytes, such as annotations:
+    sample i is a row of 1024 int64.
     """
 
     def __init__(self, size: int):
@@ -48,8 +48,8 @@ class Table:
 
 
 def measure(task: Task) -> dict:
-    """Load an epoch and the first batch of a second epoch, without and then with persistent
-    workers.
+    """Load an epoch and the first batch of a second epoch,
+    without and then with persistent workers.
 
     Returns the metrics time_to_first_batch (s, of a new loader), epoch_gap (s, from the last batch
     of an epoch to the first batch of the next, with new workers) and epoch_gap_persistent (the same

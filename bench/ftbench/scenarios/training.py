@@ -1,5 +1,5 @@
-"""A whole training: a small network trained on JPEGs through each loader, with the loss of each
-step.
+"""A whole training: a small network trained on JPEGs through each loader,
+with the loss of each step.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def measure(task: Task) -> dict:
 
 
 def cpus_busy() -> float:
-    """Return the CPU time (s) of this process and its workers so far, divided by the number of
-    usable CPUs.
+    """Return the CPU time (s) of this process and its workers so far,
+    divided by the number of usable CPUs.
     """
     return cpu_seconds() / cgroup.usable_cpus()
 
@@ -118,8 +118,8 @@ class Accelerator:
         self._spans: list[list[Any]] = []
 
     def steps(self, batches: Iterable) -> Iterator:
-        """Yield the batches of an epoch; record on the device when the step with each batch starts
-        and ends.
+        """Yield the batches of an epoch; record on the device
+        when the step with each batch starts and ends.
         """
         import torch
 
@@ -159,8 +159,8 @@ class Quadrants:
             torch.from_numpy,
         )
         self._paths, self._seed = tuple(paths), seed
-        # Shuffle and crops depend on the seed and the index alone. An epoch has the next
-        # `per_epoch` samples.
+        # Shuffle and crops depend on the seed and the index alone.
+        # An epoch has the next `per_epoch` samples.
         self._order = tuple(
             int(image)
             for epoch in range(epochs)

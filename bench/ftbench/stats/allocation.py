@@ -18,8 +18,8 @@ from ftbench.stats.turns import ENOUGH_TURNS, FEWEST_TURNS, UNSEEN
 TURNS_VARY, PROCESSES_VARY = 0.15, 0.02
 MOST_TURNS = 40
 PLANNED_TURNS = ENOUGH_TURNS + 6
-"""Turns of a candidate in the whole run, with a fifth for those that leave since others took
-CPUs.
+"""Turns of a candidate in the whole run, with a fifth for those
+that leave since others took CPUs.
 """
 
 
@@ -41,8 +41,8 @@ class Costs:
 def turns(seconds: float, candidates: int, costs: Costs, at_once: int) -> int:
     """Return the number of turns per trial that makes intervals narrowest.
 
-    All rounds together take `seconds` s, and each round has `candidates` trials. `at_once`: see
-    Costs.trial.
+    All rounds together take `seconds` s, and each round has `candidates` trials.
+    `at_once`: see Costs.trial.
     """
     from scipy.special import stdtrit
 

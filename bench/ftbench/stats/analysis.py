@@ -85,8 +85,8 @@ class Analysis:
 
 
 def analyse(results: Results) -> Analysis:
-    """Compute the comparisons, verdicts and waterfalls of a run; return them with the run's
-    results.
+    """Compute the comparisons, verdicts and waterfalls of a run;
+    return them with the run's results.
     """
     scenarios = [
         AnalysedScenario(**vars(record), comparisons=compared(record))

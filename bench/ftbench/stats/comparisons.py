@@ -1,5 +1,5 @@
-"""Comparisons of candidates: ratios, and verdicts that allow for the number of comparisons in the
-run.
+"""Comparisons of candidates: ratios, and verdicts that allow
+for the number of comparisons in the run.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Comparison:
 
     @property
     def advantage(self) -> tuple[float, float | None, float | None]:
-        """(ratio, low, high), inverted if lower values are better: above 1, the numerator is the
-        better candidate.
+        """(ratio, low, high), inverted if lower values are better:
+        above 1, the numerator is the better candidate.
         """
         if METRICS[self.metric].best == "higher":
             return self.estimate.ratio, self.estimate.low, self.estimate.high
@@ -93,8 +93,8 @@ def compared(scenario: Scenario) -> list[Comparison]:
 
 
 def level(scenario: Scenario, key: str, metric: str) -> Ratio:
-    """Return a candidate's mean of a metric that is itself a ratio, such as step_over_max, with its
-    interval.
+    """Return a candidate's mean of a metric that is itself a ratio,
+    such as step_over_max, with its interval.
     """
     values = scenario.in_each_process(key, metric)
     return ratio(values, [1.0] * len(values), turns.predicted(scenario, metric, key))

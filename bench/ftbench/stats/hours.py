@@ -1,5 +1,5 @@
-"""The deviation between runs of one machine at different hours, which no interval of a single run
-holds.
+"""The deviation between runs of one machine at different hours,
+which no interval of a single run holds.
 
 The rounds of a run share its hour: the state of the processor, of the memory and of other virtual
 machines. Ratios of kept runs of unchanged software on one machine had a standard deviation of 3%
@@ -46,8 +46,8 @@ class Hours:
 
 
 class Deviation(NamedTuple):
-    """Variance of a logarithm between runs of one machine, with its degrees of freedom (infinite:
-    assumed).
+    """Variance of a logarithm between runs of one machine,
+    with its degrees of freedom (infinite: assumed).
     """
 
     variance: float
@@ -62,8 +62,8 @@ class Deviation(NamedTuple):
 
 
 def hours(figures: Sequence[RunFigure], seconds: float) -> Hours:
-    """Return what hours do to a ratio, from its *figures* in one or more runs whose starts are
-    *seconds* apart.
+    """Return what hours do to a ratio, from its *figures* in one
+    or more runs whose starts are *seconds* apart.
     """
     logs = [log for log, _ in figures]
     expected = None
@@ -79,8 +79,8 @@ def deviation(sets: Iterable[Sequence[RunFigure]], usual: float = USUAL) -> Devi
     """Return the variance between runs, from *sets* of runs, each of one machine with the same
     settings and software.
 
-    Sets of fewer than FEWEST runs say nothing. If no set says anything, return the variance *usual*
-    ** 2.
+    Sets of fewer than FEWEST runs say nothing. If no set says anything,
+    return the variance *usual* ** 2.
     """
     squares, degrees, runs = usual**2 * USUAL_RUNS, USUAL_RUNS, 0
     for figures in sets:
@@ -95,8 +95,8 @@ def deviation(sets: Iterable[Sequence[RunFigure]], usual: float = USUAL) -> Devi
 
 
 def degrees_of_sum(*parts: tuple[float, float]) -> float:
-    """Return the degrees of freedom of a sum of variances (Welch and Satterthwaite): each with its
-    own degrees.
+    """Return the degrees of freedom of a sum of variances (Welch and Satterthwaite):
+    each with its own degrees.
     """
     total = math.fsum(variance for variance, _ in parts)
     spread = math.fsum(variance**2 / degrees for variance, degrees in parts)

@@ -11,20 +11,20 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 
 FEWEST = 4
-"""Fewest machines of which one can be an outlier: of three, none is ever far enough from their
-mean.
+"""Fewest machines of which one can be an outlier: of three,
+none is ever far enough from their mean.
 """
 ROSNERS = 25
-"""With fewer values than this, Rosner's test finds up to three times as many false outliers as it
-should.
+"""With fewer values than this, Rosner's test finds up to three times
+as many false outliers as it should.
 """
 
 
 def outliers(values: Sequence[float], alpha: float) -> list[int]:
     """Return the positions of outliers, the farthest first; at most a quarter of the values.
 
-    Values are assumed to be normally distributed, with equal variances. *alpha*: risk of finding a
-    false outlier.
+    Values are assumed to be normally distributed, with equal variances.
+    *alpha*: risk of finding a false outlier.
     """
     if len(values) < FEWEST:
         return []
@@ -41,8 +41,8 @@ def outliers(values: Sequence[float], alpha: float) -> list[int]:
 
 
 def critical(n: int, alpha: float) -> float:
-    """Return the distance from the mean, in standard deviations, beyond which one of *n* values is
-    an outlier.
+    """Return the distance from the mean, in standard deviations,
+    beyond which one of *n* values is an outlier.
     """
     from scipy.special import stdtrit
 

@@ -1,5 +1,5 @@
-"""Random-effects mean of an effect that several machines measured, and a test of whether such means
-differ.
+"""Random-effects mean of an effect that several machines measured,
+and a test of whether such means differ.
 
 Each machine's true effect is drawn around a common mean with the variance tau2, and is measured
 with a known error. tau2 is Paule and Mandel's estimate (J. Res. NBS 87, 1982), which assumes no
@@ -38,8 +38,8 @@ class Mean(NamedTuple):
     """Mean squared error of the effects: the variance of a further effect's measurement."""
 
     def interval(self, new: bool = False) -> tuple[float, float]:
-        """Return the mean's confidence interval, or, if *new*, the prediction interval for one more
-        measured effect.
+        """Return the mean's confidence interval, or, if *new*,
+        the prediction interval for one more measured effect.
         """
         from scipy.special import stdtrit
 
@@ -49,16 +49,16 @@ class Mean(NamedTuple):
 
 
 def random_effects(effects: Sequence[float], errors: Sequence[float]) -> Mean:
-    """Return the mean of two or more effects with standard errors > 0; raises ValueError for
-    unequal lengths.
+    """Return the mean of two or more effects with standard errors > 0;
+    raises ValueError for unequal lengths.
     """
     from scipy.optimize import brentq
 
     spare = len(effects) - 1
 
     def weighted(tau2: float) -> tuple[float, float, float]:
-        """Return (sum of the weights, weighted mean, weighted sum of squared distances from the
-        mean).
+        """Return (sum of the weights, weighted mean,
+        weighted sum of squared distances from the mean).
         """
         weights = [1 / (error**2 + tau2) for error in errors]
         mean = math.fsum(w * y for w, y in zip(weights, effects, strict=True)) / math.fsum(weights)

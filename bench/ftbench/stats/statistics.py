@@ -45,34 +45,34 @@ class Ratio(Change):
     q: float | None = None
     """The p-value adjusted for the run's comparisons (Benjamini and Hochberg)."""
     asked: bool = False
-    """True if the run was made for this ratio. The p-values of all other ratios are adjusted
-    together.
+    """True if the run was made for this ratio. The p-values
+    of all other ratios are adjusted together.
     """
 
 
 def logarithms(numerators: Sequence[float], denominators: Sequence[float]) -> list[float]:
-    """Return log(a / b) for each pair of values; raises ValueError for unequal lengths or values <=
-    0.
+    """Return log(a / b) for each pair of values;
+    raises ValueError for unequal lengths or values <= 0.
     """
     return [math.log(a / b) for a, b in zip(numerators, denominators, strict=True)]
 
 
 def exponential(logarithm: float, most: float = 700.0) -> float:
-    """Return exp(logarithm), first limiting the logarithm to between -*most* and *most*, so that
-    nothing overflows.
+    """Return exp(logarithm), first limiting the logarithm to between -*most* and *most*,
+    so that nothing overflows.
     """
     return math.exp(max(-most, min(most, logarithm)))
 
 
 def spread(logs: Sequence[float], predicted: Predicted | None = None) -> tuple[float, int]:
-    """Return (variance of a round, its degrees of freedom): that between the rounds, or the
-    predicted one.
+    """Return (variance of a round, its degrees of freedom):
+    that between the rounds, or the predicted one.
 
     Of the two, the one that gives the wider interval is returned. *logs*: the logarithm of each of
     two or more rounds.
     """
-    # This import takes longer than the rest of the module, and most importers only need the
-    # module's names.
+    # This import takes longer than the rest of the module,
+    # and most importers only need the module's names.
     from scipy.special import stdtrit
 
     spreads = [(variance(logs), len(logs) - 1), *([predicted[:2]] if predicted else [])]
@@ -90,8 +90,8 @@ def ratio(
     """Return the geometric mean of the ratios, with its interval; raises ValueError for no values
     or values <= 0.
 
-    *predicted*: what the turns predict of a round's logarithm (ftbench.stats.turns.predict); None
-    if unknown.
+    *predicted*: what the turns predict of a round's logarithm (ftbench.stats.turns.predict);
+    None if unknown.
     """
     logs = logarithms(numerators, denominators)
     n, mean = len(logs), fmean(logs)

@@ -28,13 +28,13 @@ RARE, TIMES_AS_LONG = 0.1, 2.0
 ENOUGH_TURNS = math.ceil(math.log(0.05) / math.log(1 - RARE))
 """With fewer turns in a run, more than one run in twenty holds none of the rare long ones: 29."""
 UNSEEN = math.log(1 + RARE * (TIMES_AS_LONG - 1))
-"""Change of a figure's logarithm by the rare long turns, which a run without any of them does not
-show.
+"""Change of a figure's logarithm by the rare long turns,
+which a run without any of them does not show.
 """
 
 Series = Sequence[Sequence[float]]
-"""The turns (s) of a trial's figure: one list, or two for a ratio of two conditions, of equal
-lengths.
+"""The turns (s) of a trial's figure: one list, or two for a ratio of two conditions,
+of equal lengths.
 """
 
 
@@ -44,8 +44,8 @@ class Predicted(NamedTuple):
     variance: float
     degrees: int
     unseen: float = 0.0
-    """Possible error of the mean of all rounds, up or down, if there are too few turns for rare
-    long ones.
+    """Possible error of the mean of all rounds, up or down,
+    if there are too few turns for rare long ones.
     """
 
 
@@ -78,8 +78,8 @@ def relative_distances(series: Series) -> list[float]:
 
 
 def too_few(*candidates: Sequence[Series]) -> int | None:
-    """Return the number of turns of the candidate that has the fewest, if they are too few for rare
-    long ones.
+    """Return the number of turns of the candidate that has the fewest,
+    if they are too few for rare long ones.
 
     Each candidate is given by its trials, one a round. Returns None if there are enough, or if no
     trial has two turns: a single one is long enough.
@@ -94,8 +94,8 @@ def too_few(*candidates: Sequence[Series]) -> int | None:
 
 
 def predict(*candidates: Sequence[Series]) -> Predicted | None:
-    """Return the prediction for a candidate's figure in a round, or for the ratio of two
-    candidates.
+    """Return the prediction for a candidate's figure in a round,
+    or for the ratio of two candidates.
 
     Each candidate is given by its trials, one a round. Rounds in which a trial has fewer than
     FEWEST_TURNS turns say nothing of the variance, which is 0 if no round does. Returns None if no
@@ -122,8 +122,8 @@ def _has_enough_turns(trials: Iterable[Series]) -> bool:
 
 
 def _predict_round(trials: Iterable[Series]) -> tuple[float, int]:
-    """Return (the variance of a round that the turns of its trials predict, the variance's degrees
-    of freedom).
+    """Return (the variance of a round that the turns of its trials predict,
+    the variance's degrees of freedom).
     """
     distances = [relative_distances(series) for series in trials]
     lengths = {len(trial_distances) for trial_distances in distances}
@@ -133,8 +133,8 @@ def _predict_round(trials: Iterable[Series]) -> tuple[float, int]:
 
 
 def predicted(scenario: Scenario, metric: str, *keys: str) -> Predicted | None:
-    """Return `predict` for one candidate or two (keys); None for a metric that is not made of
-    turns.
+    """Return `predict` for one candidate or two (keys);
+    None for a metric that is not made of turns.
     """
     return predict(*_of_candidates(scenario, metric, keys))
 

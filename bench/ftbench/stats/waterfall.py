@@ -1,5 +1,5 @@
-"""The figures of a waterfall: the ratios of its steps, and their product, the ratio of the whole
-chain.
+"""The figures of a waterfall: the ratios of its steps,
+and their product, the ratio of the whole chain.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ WIDEST = 1.3
 ENDS = ("slowest_rank", "time_to_first_batch", "memory_mib")
 
 Chain = list[tuple[str, Candidate]]
-"""List of (name, candidate): first the start, then each change with the candidate that the change
-leads to.
+"""List of (name, candidate): first the start, then each change
+with the candidate that the change leads to.
 """
 
 
 def chain(scenario: Scenario, case: str) -> tuple[Chain, list[str]]:
-    """Return (the chain of a case, with the most workers; the configurations and loaders that the
-    chain lacks).
+    """Return (the chain of a case, with the most workers;
+    the configurations and loaders that the chain lacks).
 
     Return ([], []) if the case has no chain, that is, no two compared candidates.
     """
@@ -49,8 +49,8 @@ def chain(scenario: Scenario, case: str) -> tuple[Chain, list[str]]:
 
 
 def _most_workers(candidates: Iterable[Candidate]) -> int:
-    """Return the highest number of workers of candidates that may be in a chain; 0 if there are
-    none.
+    """Return the highest number of workers of candidates that may be in a chain;
+    0 if there are none.
     """
     return max(
         (c.workers for c in candidates if c.variant in (TODAY, PROCESSES, THREADS)), default=0
@@ -171,8 +171,8 @@ def _steps(
 
 
 def _ends(scenario: Scenario, start: Candidate, end: Candidate) -> dict[str, list[float]]:
-    """Return the values of the first and the last candidate in the metrics of ENDS that were
-    measured.
+    """Return the values of the first and the last candidate
+    in the metrics of ENDS that were measured.
     """
     metrics = [metric for metric in ENDS if metric in scenario.metrics]
     return {

@@ -32,8 +32,8 @@ from ftrun.parent_death import die_with_parent
 
 
 class ControllerPipe:
-    """Connection to the process that started this one: lines of JSON on stdin and stdout. Used by
-    one thread.
+    """Connection to the process that started this one:
+    lines of JSON on stdin and stdout. Used by one thread.
     """
 
     def __init__(self) -> None:
@@ -58,8 +58,8 @@ class ControllerPipe:
 
 
 def check_configuration(config: str) -> dict:
-    """Return this interpreter's build and the state of its GIL; raises TrialError if they do not
-    match `config`.
+    """Return this interpreter's build and the state of its GIL;
+    raises TrialError if they do not match `config`.
     """
     twin, enabled = this_twin(), gil_enabled()
     configuration = CONFIGURATIONS[config]
@@ -75,8 +75,8 @@ def check_configuration(config: str) -> dict:
 def measure(task: Task) -> Turns:
     """Measure the task. This generator yields whenever other trials may have a turn.
 
-    It returns a dict with the fields of ftbench.document.model.Trial and "note"; or {"unavailable":
-    reason}.
+    It returns a dict with the fields of ftbench.document.model.Trial and "note";
+    or {"unavailable": reason}.
     """
     import torch
 
@@ -139,8 +139,8 @@ def _checked(name: str, distribution: dict) -> dict:
 
 
 def main() -> int:
-    """Run the trial that stdin requests; return the exit status: 1, with the reason on stderr, if
-    it fails.
+    """Run the trial that stdin requests; return the exit status:
+    1, with the reason on stderr, if it fails.
     """
     # The controller handles Ctrl-C at a terminal, and ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,5 +1,5 @@
-"""The endpoints that run a twin's trials: an interpreter of this machine, or a server in another
-container.
+"""The endpoints that run a twin's trials: an interpreter of this machine,
+or a server in another container.
 
 Endpoints and their trials are used by the controller's thread only. One trial runs at a time. If
 the run is interrupted while an endpoint waits, the endpoint raises Interrupted, and leaves no
@@ -19,8 +19,8 @@ from ftrun.twin import CONNECT_SECONDS, LocalTwin, RemoteTwin
 
 
 def start(python: str, request: dict, watch: Watch, packages: str | None = None) -> Process:
-    """Start the trial or the thread-safety suite that `request` asks for (Task.request,
-    stress.request).
+    """Start the trial or the thread-safety suite that `request` asks
+    for (Task.request, stress.request).
 
     `packages`: a folder of further packages for the trial. Raises TrialFailed or OSError.
     """
@@ -41,8 +41,8 @@ class LocalEndpoint(LocalTwin):
         return False
 
     def start(self, request: dict) -> Process:
-        """Start a trial or the thread-safety suite (see the function `start`); raises TwinError or
-        TrialFailed.
+        """Start a trial or the thread-safety suite (see the function `start`);
+        raises TwinError or TrialFailed.
         """
         try:
             return start(
@@ -56,15 +56,15 @@ class RemoteEndpoint(RemoteTwin):
     """Endpoint whose trials run in a `ftbench.trial.server`, over the server's socket."""
 
     def start(self, request: dict) -> "RemoteProcess":
-        """Start a trial or the thread-safety suite on the server; raises TwinError or
-        TrialFailed.
+        """Start a trial or the thread-safety suite on the server;
+        raises TwinError or TrialFailed.
         """
         return RemoteProcess(self, request)
 
 
 class RemoteProcess:
-    """Handle of a process that a server (ftbench.trial.server) runs for us: a trial, or the
-    thread-safety suite.
+    """Handle of a process that a server (ftbench.trial.server) runs for us:
+    a trial, or the thread-safety suite.
     """
 
     def __init__(self, endpoint: RemoteEndpoint, request: dict):
@@ -80,8 +80,8 @@ class RemoteProcess:
         return answer.get("result")
 
     def go_on(self) -> dict | None:
-        """Let the process continue; return its answer (see Process.go_on). Also raises TwinError or
-        Interrupted.
+        """Let the process continue; return its answer (see Process.go_on).
+        Also raises TwinError or Interrupted.
         """
         return self._exchange({"op": "go on", "process": self._number})
 
@@ -98,11 +98,11 @@ Trial = Process | RemoteProcess
 
 
 def connect(text: str, interruption: Interruption) -> Endpoint:
-    """Return the endpoint for `text`: unix:PATH for a server's socket, or an interpreter's path;
-    raises TwinError.
+    """Return the endpoint for `text`: unix:PATH for a server's socket,
+    or an interpreter's path; raises TwinError.
     """
     if text.startswith("unix:"):
         return RemoteEndpoint(Path(text.removeprefix("unix:")), interruption)
-    # Do not resolve links: the python of a virtual environment links to an interpreter without its
-    # packages.
+    # Do not resolve links: the python of a virtual environment links
+    # to an interpreter without its packages.
     return LocalEndpoint(Path(text).absolute(), interruption)

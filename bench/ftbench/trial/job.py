@@ -1,5 +1,5 @@
-"""A trial of several ranks (--ranks): a torchrun job, whose ranks measure one candidate in the same
-turns.
+"""A trial of several ranks (--ranks): a torchrun job,
+whose ranks measure one candidate in the same turns.
 
 ``python -m ftbench.trial.job N`` has the dialogue of ftbench.trial.child with the controller. The
 main thread runs torchrun, which starts N ranks (ftbench.trial.child), and ends all of them if one
@@ -107,13 +107,13 @@ class Job:
         self._listener = Listener(address(self.name), "AF_UNIX", backlog=ranks, authkey=key)
         self._connections: dict[Connection, Rank] = {}
         self.lost: int | None = None
-        """Number of the first rank whose connection ended; read by the main thread to say which
-        rank failed.
+        """Number of the first rank whose connection ended;
+        read by the main thread to say which rank failed.
         """
 
     def conduct(self) -> None:
-        """Pass lines between controller and ranks until the trial ends; end this process if the
-        trial fails.
+        """Pass lines between controller and ranks until the trial ends;
+        end this process if the trial fails.
         """
         try:
             self._conduct()
@@ -172,8 +172,8 @@ class Job:
         return [answers[number] for number in range(self._ranks)]
 
     def _fail(self, rank: Rank, text: str) -> NoReturn:
-        """End the job because this rank failed; `text` is the rank's traceback, or "trial: " and
-        the reason.
+        """End the job because this rank failed; `text` is the rank's traceback,
+        or "trial: " and the reason.
         """
         why, _, _ = last_words(Completed(1, b"", text.encode(), 0.0)).partition("\n")
         quoted = "" if text.startswith("trial: ") else text
@@ -182,8 +182,8 @@ class Job:
     def _lose(self, rank: Rank) -> NoReturn:
         """End this process, since the connection of this rank has ended.
 
-        If the rank failed, first wait, since the main thread then ends this process with a better
-        reason.
+        If the rank failed, first wait, since the main thread then ends this process
+        with a better reason.
         """
         self.lost = rank.number
         try:
@@ -197,8 +197,8 @@ class Job:
 
 
 def main() -> int:
-    """Run the trial that stdin requests; return the exit status: 1, with the reason on stderr, if
-    it fails.
+    """Run the trial that stdin requests; return the exit status:
+    1, with the reason on stderr, if it fails.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(os.getppid())

@@ -1,5 +1,5 @@
-"""The controller's side of trials and of the thread-safety suite: processes that answer with lines
-of JSON.
+"""The controller's side of trials and of the thread-safety suite:
+processes that answer with lines of JSON.
 """
 
 import contextlib
@@ -14,8 +14,8 @@ from ftrun.supervise import Child, Completed, Watch
 
 
 class TrialFailed(Exception):
-    """Failure of a trial. The first line of the message is the reason; further lines quote the
-    trial's output.
+    """Failure of a trial. The first line of the message is the reason;
+    further lines quote the trial's output.
     """
 
     def __init__(self, message: str, hung: bool = False):
@@ -30,8 +30,8 @@ class TrialFailed(Exception):
 
 
 def how_it_ended(outcome: Completed) -> str:
-    """Return in words how a process ended: "exit status 1", "killed by signal 9 (out of
-    memory?)".
+    """Return in words how a process ended: "exit status 1",
+    "killed by signal 9 (out of memory?)".
     """
     if outcome.returncode >= 0:
         return f"exit status {outcome.returncode}"
@@ -43,15 +43,15 @@ def how_it_ended(outcome: Completed) -> str:
 
 
 def last_words(outcome: Completed) -> str:
-    """Return one line with the reason why a process failed, followed by the last lines of its
-    output.
+    """Return one line with the reason why a process failed,
+    followed by the last lines of its output.
     """
     quoted = last_lines(outcome.stderr)
     lines = outcome.stderr.decode(errors="replace").rstrip().splitlines()
     if outcome.returncode != 1 or not lines:
         return how_it_ended(outcome) + quoted
-    # An exception stands in the line below the frames of its traceback, which are indented; notes
-    # follow it.
+    # An exception stands in the line below the frames of its traceback,
+    # which are indented; notes follow it.
     raised = [
         line
         for above, line in zip(lines, lines[1:])
@@ -89,8 +89,8 @@ class Process:
         raise NotImplementedError
 
     def _ask(self, line: bytes, seconds: float | None = None) -> dict | None:
-        """Send a line to the process; return its next line (a dict), or None if the process ends
-        without one.
+        """Send a line to the process; return its next line (a dict),
+        or None if the process ends without one.
         """
         answer = self._child.ask(line, self._watch, self._patience if seconds is None else seconds)
         if answer is None:
@@ -129,8 +129,8 @@ class TrialProcess(Process):
         self._measures = False
 
     def _go_on(self) -> dict | None:
-        """Let the trial run up to its next turn and return None, or to its end and return its
-        result.
+        """Let the trial run up to its next turn and return None,
+        or to its end and return its result.
 
         The result also has the load on the CPUs while the trial measured ("disturbance").
         """
@@ -148,8 +148,8 @@ class TrialProcess(Process):
             raise TrialFailed(last_words(outcome))
         if answer is None:
             raise TrialFailed(f"no result on its stdout{last_lines(outcome.stderr)}")
-        # The trial has been waited for, so all CPU time that it ever used counts as this process's
-        # children's.
+        # The trial has been waited for, so all CPU time
+        # that it ever used counts as this process's children's.
         loads = [*self._disturbed, between(before, counters(), -self._own_seconds)]
         # The first load is that of the warm-up. A measurement without turns has no other.
         return {**answer, "disturbance": together(loads[1:] or loads), "turn_loads": loads[1:]}

@@ -1,5 +1,5 @@
-"""``python -m ftbench.trial.server``: runs trials in this interpreter for a benchmark in another
-container.
+"""``python -m ftbench.trial.server``: runs trials in this interpreter
+for a benchmark in another container.
 """
 
 import itertools
@@ -27,8 +27,8 @@ came within --idle seconds. If the benchmark vanishes, its running trial is kill
 
 
 class TrialServer(server.Server):
-    """Server of trials for one benchmark. Used by the main thread only, as are the processes that
-    it starts.
+    """Server of trials for one benchmark. Used by the main thread only,
+    as are the processes that it starts.
     """
 
     def __init__(self, listener: socket.socket, interruption: Interruption):

@@ -1,5 +1,5 @@
-"""Audio clips of one PCM file: all threads move the position of one handle, so clips come from
-wrong places.
+"""Audio clips of one PCM file: all threads move the position of one handle,
+so clips come from wrong places.
 """
 
 import tempfile

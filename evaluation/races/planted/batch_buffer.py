@@ -1,5 +1,5 @@
-"""Batches by __getitems__ through one buffer: threads fill it at the same time. __getitem__ itself
-is sound.
+"""Batches by __getitems__ through one buffer: threads fill it at the same time.
+__getitem__ itself is sound.
 """
 
 import numpy as np

@@ -8,8 +8,8 @@ from torch.utils.data import Dataset
 
 
 class Ring:
-    """Buffers used in turn. A batch of up to `size` samples is collated before any of them is used
-    again.
+    """Buffers used in turn. A batch of up to `size` samples is collated
+    before any of them is used again.
     """
 
     def __init__(self, size, shape):

@@ -1,5 +1,5 @@
-"""Decoded images cached within a budget: a thread adds one while another sums over the dict, a
-RuntimeError.
+"""Decoded images cached within a budget: a thread adds one
+while another sums over the dict, a RuntimeError.
 """
 
 import zlib

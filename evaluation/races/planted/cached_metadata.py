@@ -1,5 +1,5 @@
-"""Slides whose metadata a cache keeps: each sample writes its window into the cached dict before it
-uses it.
+"""Slides whose metadata a cache keeps: each sample writes its window into the cached dict
+before it uses it.
 """
 
 from functools import cache

@@ -1,5 +1,5 @@
-"""Masks in run-length encoding, decoded by one generator: another thread's send() finds it already
-executing.
+"""Masks in run-length encoding, decoded by one generator:
+another thread's send() finds it already executing.
 """
 
 import numpy as np

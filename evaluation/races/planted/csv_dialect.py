@@ -1,5 +1,5 @@
-"""Tables with various delimiters: the dialect "table" is registered in the csv module, for all
-threads.
+"""Tables with various delimiters: the dialect "table" is registered in the csv module,
+for all threads.
 """
 
 import csv

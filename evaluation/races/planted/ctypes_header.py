@@ -1,5 +1,5 @@
-"""Point clouds with binary headers, which are copied into one ctypes structure and read from
-there.
+"""Point clouds with binary headers, which are copied into one ctypes structure
+and read from there.
 """
 
 import ctypes

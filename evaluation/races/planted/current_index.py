@@ -1,5 +1,5 @@
-"""ECG windows whose methods look at self.index, set by __getitem__: a thread computes with
-another's index.
+"""ECG windows whose methods look at self.index, set by __getitem__:
+a thread computes with another's index.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""Ranges of an object store, got by one event loop of the dataset: it can run in one thread at a
-time.
+"""Ranges of an object store, got by one event loop of the dataset:
+it can run in one thread at a time.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
-"""Noise under torch.random.fork_rng: it saves, seeds and restores the global generator, which all
-threads share.
+"""Noise under torch.random.fork_rng: it saves, seeds and restores the global generator,
+which all threads share.
 """
 
 import torch

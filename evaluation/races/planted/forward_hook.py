@@ -1,5 +1,5 @@
-"""Features of a frozen network, caught by a forward hook in an attribute: another thread's forward
-replaces them.
+"""Features of a frozen network, caught by a forward hook in an attribute:
+another thread's forward replaces them.
 """
 
 import torch

@@ -1,5 +1,5 @@
-"""Frames of an utterance pushed on a list that all calls use, and cut off again: threads take each
-other's frames.
+"""Frames of an utterance pushed on a list that all calls use,
+and cut off again: threads take each other's frames.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""Volumes resampled in scratch arrays of a free list: two threads see that one is left, and both
-take it.
+"""Volumes resampled in scratch arrays of a free list:
+two threads see that one is left, and both take it.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""A table unpacked at the first access, which then frees the packed one: another thread finds
-neither.
+"""A table unpacked at the first access, which then frees the packed one:
+another thread finds neither.
 """
 
 import zlib

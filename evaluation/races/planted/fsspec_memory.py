@@ -1,5 +1,5 @@
-"""Documents in fsspec's memory file system: each open() of a file rewinds and returns one and the
-same object.
+"""Documents in fsspec's memory file system: each open() of a file rewinds
+and returns one and the same object.
 """
 
 import fsspec

@@ -1,5 +1,5 @@
-"""Records decoded by a helper process, as exiftool -stay_open: a thread reads the answer to
-another's question.
+"""Records decoded by a helper process, as exiftool -stay_open:
+a thread reads the answer to another's question.
 """
 
 import os

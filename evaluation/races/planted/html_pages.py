@@ -1,5 +1,5 @@
-"""Words of web pages by one HTMLParser, reset for each page: threads feed their pages into each
-other's text.
+"""Words of web pages by one HTMLParser, reset for each page:
+threads feed their pages into each other's text.
 """
 
 from html.parser import HTMLParser

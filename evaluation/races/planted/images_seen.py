@@ -1,5 +1,5 @@
-"""Images whose augmentation grows with the number of loads: `self.seen += 1` loses counts between
-threads.
+"""Images whose augmentation grows with the number of loads:
+`self.seen += 1` loses counts between threads.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""Labels kept once in a table that grows while samples are read: two threads give two labels the
-same number.
+"""Labels kept once in a table that grows while samples are read:
+two threads give two labels the same number.
 """
 
 import torch

@@ -1,5 +1,5 @@
-"""A stream of records whose file is opened by a cached function: the workers' copies all get the
-same handle.
+"""A stream of records whose file is opened by a cached function:
+the workers' copies all get the same handle.
 """
 
 import functools

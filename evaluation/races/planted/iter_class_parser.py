@@ -1,5 +1,5 @@
-"""A stream of log lines whose parser is an attribute of the class: it is not copied with the
-dataset.
+"""A stream of log lines whose parser is an attribute of the class:
+it is not copied with the dataset.
 """
 
 import torch

@@ -1,5 +1,5 @@
-"""A stream of resampled signals computed in an array of the class: the copies of the workers share
-the array.
+"""A stream of resampled signals computed in an array of the class:
+the copies of the workers share the array.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""A stream of shards that notes the current one in a module global: samples are marked with another
-worker's shard.
+"""A stream of shards that notes the current one in a module global:
+samples are marked with another worker's shard.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""A stream that packs texts into blocks: the list for the rest is a default argument, which all
-copies share.
+"""A stream that packs texts into blocks: the list for the rest is a default argument,
+which all copies share.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""A stream of length-prefixed records, read into a bytearray of the module that is there to save
-allocations.
+"""A stream of length-prefixed records, read into a bytearray
+of the module that is there to save allocations.
 """
 
 import io

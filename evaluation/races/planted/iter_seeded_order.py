@@ -10,8 +10,8 @@ SHARDS, ROWS = 40, 20
 
 
 class Shuffled(IterableDataset):
-    """Each shard through a small shuffle buffer, in the same order each time. Gives shard, place
-    and row.
+    """Each shard through a small shuffle buffer, in the same order each time.
+    Gives shard, place and row.
     """
 
     def __iter__(self):

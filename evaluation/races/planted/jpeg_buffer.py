@@ -1,5 +1,5 @@
-"""JPEG artefacts as augmentation, through one BytesIO: threads write their files over each
-other's.
+"""JPEG artefacts as augmentation, through one BytesIO:
+threads write their files over each other's.
 """
 
 import io

@@ -1,5 +1,5 @@
-"""Lines of a JSONL file by their offsets: seek() and readline() on one text file, whose buffer all
-threads share.
+"""Lines of a JSONL file by their offsets: seek() and readline() on one text file,
+whose buffer all threads share.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Lines of a text, whose offsets the first access collects: other threads take the half-built list
-for complete.
+"""Lines of a text, whose offsets the first access collects:
+other threads take the half-built list for complete.
 """
 
 import tempfile

@@ -1,5 +1,5 @@
-"""Point clouds of one file: the lock covers the seek but not the reads that follow, which other
-seeks disturb.
+"""Point clouds of one file: the lock covers the seek but not the reads that follow,
+which other seeks disturb.
 """
 
 import tempfile

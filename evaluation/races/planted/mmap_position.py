@@ -1,5 +1,5 @@
-"""Records of a memory map by seek() and read(): the map has one position, which the threads
-share.
+"""Records of a memory map by seek() and read(): the map has one position,
+which the threads share.
 """
 
 import mmap

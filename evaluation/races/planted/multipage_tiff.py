@@ -1,5 +1,5 @@
-"""Pages of one TIFF that is kept open: its current page is the image's state, which other threads
-change.
+"""Pages of one TIFF that is kept open: its current page is the image's state,
+which other threads change.
 """
 
 import tempfile

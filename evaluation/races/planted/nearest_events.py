@@ -1,5 +1,5 @@
-"""The events nearest to a moment, by sorting a shared list in place: other threads find it empty,
-or re-sorted.
+"""The events nearest to a moment, by sorting a shared list in place:
+other threads find it empty, or re-sorted.
 """
 
 import torch

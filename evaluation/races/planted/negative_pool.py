@@ -1,5 +1,5 @@
-"""Recommendations with negatives: a generator of the sample shuffles candidates that all threads
-use.
+"""Recommendations with negatives: a generator of the sample shuffles candidates
+that all threads use.
 """
 
 import random

@@ -1,5 +1,5 @@
-"""Slices of gzipped volumes whose handles stay open as in an array proxy: threads share their
-positions.
+"""Slices of gzipped volumes whose handles stay open as in an array proxy:
+threads share their positions.
 """
 
 import gzip

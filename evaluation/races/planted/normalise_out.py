@@ -1,5 +1,5 @@
-"""MRI slices normalised into one scratch array (out=): a thread overwrites what another one is
-still computing.
+"""MRI slices normalised into one scratch array (out=):
+a thread overwrites what another one is still computing.
 """
 
 import numpy as np

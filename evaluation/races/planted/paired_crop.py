@@ -1,5 +1,5 @@
-"""A crop drawn once for image and mask: it is kept in the transform, so the mask gets another
-thread's window.
+"""A crop drawn once for image and mask: it is kept in the transform,
+so the mask gets another thread's window.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""Rows of a table that is read in record batches, forwards: threads advance and restart the same
-iterator.
+"""Rows of a table that is read in record batches, forwards:
+threads advance and restart the same iterator.
 """
 
 import numpy as np

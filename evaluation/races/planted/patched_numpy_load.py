@@ -1,5 +1,5 @@
-"""Old archives of objects: np.load is replaced by one that allows pickles while a file is read, for
-all threads.
+"""Old archives of objects: np.load is replaced by one that allows pickles while a file is read,
+for all threads.
 """
 
 import io

@@ -1,5 +1,5 @@
-"""Recordings unpacked to a temporary file named by the process: threads of one process write the
-same file.
+"""Recordings unpacked to a temporary file named by the process:
+threads of one process write the same file.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""Tiles of images that were opened, not loaded, in __init__: Pillow reads the pixels at the first
-crop.
+"""Tiles of images that were opened, not loaded, in __init__:
+Pillow reads the pixels at the first crop.
 """
 
 import io

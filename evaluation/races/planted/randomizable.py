@@ -1,5 +1,5 @@
-"""Medical augmentation in two steps: randomize() leaves its draws in the transform, and __call__
-applies them.
+"""Medical augmentation in two steps: randomize() leaves its draws in the transform,
+and __call__ applies them.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""Embeddings read with readinto() into one bytearray: another thread reads its own before the copy
-is made.
+"""Embeddings read with readinto() into one bytearray:
+another thread reads its own before the copy is made.
 """
 
 import tempfile

@@ -1,5 +1,5 @@
-"""Double-checked locking that raises the flag before the table is there: other threads go on and
-find None.
+"""Double-checked locking that raises the flag before the table is there:
+other threads go on and find None.
 """
 
 import threading

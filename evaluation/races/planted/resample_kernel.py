@@ -1,5 +1,5 @@
-"""Recordings of several rates, resampled with a kernel that is made again when the rate is not the
-last one.
+"""Recordings of several rates, resampled with a kernel that is made again
+when the rate is not the last one.
 """
 
 import numpy as np

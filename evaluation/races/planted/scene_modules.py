@@ -1,5 +1,5 @@
-"""Scenes, each with a config.py: importing it goes through sys.path and sys.modules, which all
-threads share.
+"""Scenes, each with a config.py: importing it goes through sys.path and sys.modules,
+which all threads share.
 """
 
 import importlib

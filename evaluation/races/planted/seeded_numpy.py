@@ -1,5 +1,5 @@
-"""Reproducible crops by np.random.seed(index): threads reseed the one global generator while others
-draw.
+"""Reproducible crops by np.random.seed(index): threads reseed the one global generator
+while others draw.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""Reviews of a database: the threads share one cursor, so a thread fetches the row that another one
-asked for.
+"""Reviews of a database: the threads share one cursor,
+so a thread fetches the row that another one asked for.
 """
 
 import sqlite3

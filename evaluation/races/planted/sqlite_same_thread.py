@@ -1,5 +1,5 @@
-"""Captions of a database that the constructor opens: the connection refuses every thread but its
-own.
+"""Captions of a database that the constructor opens:
+the connection refuses every thread but its own.
 """
 
 import sqlite3

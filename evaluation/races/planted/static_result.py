@@ -1,5 +1,5 @@
-"""Dates of photos from the C library's gmtime(), which gives all threads a pointer to one and the
-same struct.
+"""Dates of photos from the C library's gmtime(), which gives all threads a pointer
+to one and the same struct.
 """
 
 import ctypes

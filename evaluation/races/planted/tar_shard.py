@@ -1,5 +1,5 @@
-"""Images of a tar archive: its members are read through one file object, whose position the threads
-share.
+"""Images of a tar archive: its members are read through one file object,
+whose position the threads share.
 """
 
 import io

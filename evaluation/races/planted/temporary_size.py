@@ -1,5 +1,5 @@
-"""Images in two sizes: the size is changed for a while and put back, so another thread's size
-stays.
+"""Images in two sizes: the size is changed for a while and put back,
+so another thread's size stays.
 """
 
 import contextlib

@@ -1,5 +1,5 @@
-"""Meter readings in local time: os.environ["TZ"] is the process's, so hours are those of another
-thread's zone.
+"""Meter readings in local time: os.environ["TZ"] is the process's,
+so hours are those of another thread's zone.
 """
 
 import os

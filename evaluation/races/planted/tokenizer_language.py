@@ -1,5 +1,5 @@
-"""Sentences in three languages: the language is an attribute of the tokenizer's class, which the
-threads share.
+"""Sentences in three languages: the language is an attribute of the tokenizer's class,
+which the threads share.
 """
 
 import torch

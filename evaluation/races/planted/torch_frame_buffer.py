@@ -1,5 +1,5 @@
-"""Spectra of a signal's frames, windowed in place in one tensor: frames of several threads mix in
-it.
+"""Spectra of a signal's frames, windowed in place in one tensor:
+frames of several threads mix in it.
 """
 
 import torch

@@ -1,5 +1,5 @@
-"""Texts decoded in chunks by one incremental decoder: the half characters of one thread meet those
-of another.
+"""Texts decoded in chunks by one incremental decoder:
+the half characters of one thread meet those of another.
 """
 
 import codecs

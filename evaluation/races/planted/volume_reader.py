@@ -1,5 +1,5 @@
-"""Slices of CT volumes through a reader with a current volume: a thread reads the volume another
-one selected.
+"""Slices of CT volumes through a reader with a current volume:
+a thread reads the volume another one selected.
 """
 
 import tempfile

@@ -1,5 +1,5 @@
-"""Clips of a WAV file by one reader of the module wave: setpos() and readframes() share the
-reader's position.
+"""Clips of a WAV file by one reader of the module wave:
+setpos() and readframes() share the reader's position.
 """
 
 import tempfile

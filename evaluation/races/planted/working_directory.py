@@ -1,5 +1,5 @@
-"""Scenes in folders, read after os.chdir: the directory is the whole process's, so threads read
-others' scenes.
+"""Scenes in folders, read after os.chdir: the directory is the whole process's,
+so threads read others' scenes.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Patches of a chunked array, decoded chunks in an OrderedDict by last use and size, without a
-lock.
+"""Patches of a chunked array, decoded chunks in an OrderedDict by last use and size,
+without a lock.
 """
 
 import zlib

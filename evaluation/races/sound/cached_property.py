@@ -1,5 +1,5 @@
-"""A table by functools.cached_property: threads may compute it twice at first, with the same
-result.
+"""A table by functools.cached_property: threads may compute it twice at first,
+with the same result.
 """
 
 import functools

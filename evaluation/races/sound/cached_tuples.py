@@ -1,5 +1,5 @@
-"""Words to letters through functools.lru_cache, whose results are tuples: nobody can change
-them.
+"""Words to letters through functools.lru_cache,
+whose results are tuples: nobody can change them.
 """
 
 import functools

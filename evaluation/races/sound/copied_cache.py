@@ -1,5 +1,5 @@
-"""Decoded shards in a dict that is never changed but replaced by a larger one; a lost entry is
-decoded again.
+"""Decoded shards in a dict that is never changed but replaced by a larger one;
+a lost entry is decoded again.
 """
 
 import zlib

@@ -1,5 +1,5 @@
-"""Prices in decimals: the constructor sets the precision of its context, which the loader's workers
-have too.
+"""Prices in decimals: the constructor sets the precision of its context,
+which the loader's workers have too.
 """
 
 import decimal

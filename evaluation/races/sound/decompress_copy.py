@@ -1,5 +1,5 @@
-"""Texts packed with a common dictionary: each call copies the fresh decompressor, and nobody uses
-the original.
+"""Texts packed with a common dictionary: each call copies the fresh decompressor,
+and nobody uses the original.
 """
 
 import zlib

@@ -1,5 +1,5 @@
-"""Envelopes of sounds by a module of torch in evaluation mode, which reads its buffers and writes
-nothing.
+"""Envelopes of sounds by a module of torch in evaluation mode,
+which reads its buffers and writes nothing.
 """
 
 import torch

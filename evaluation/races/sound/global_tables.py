@@ -1,5 +1,5 @@
-"""CT slices windowed by tables that are module globals and class attributes: everybody reads,
-nobody writes.
+"""CT slices windowed by tables that are module globals and class attributes:
+everybody reads, nobody writes.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""Neighbourhoods of a graph, their nodes renumbered with searchsorted in arrays of the sample's
-own.
+"""Neighbourhoods of a graph, their nodes renumbered with searchsorted
+in arrays of the sample's own.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""Records of a file with a dict of handles, by process and thread, so that each has its own after a
-fork, too.
+"""Records of a file with a dict of handles, by process and thread,
+so that each has its own after a fork, too.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""Records decoded by a helper process, as exiftool -stay_open: question and answer are under one
-lock.
+"""Records decoded by a helper process, as exiftool -stay_open:
+question and answer are under one lock.
 """
 
 import os

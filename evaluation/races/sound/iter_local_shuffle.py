@@ -1,5 +1,5 @@
-"""A stream with a shuffle buffer: buffer, generator and file belong to one iteration, not to the
-dataset.
+"""A stream with a shuffle buffer: buffer, generator and file belong to one iteration,
+not to the dataset.
 """
 
 import random

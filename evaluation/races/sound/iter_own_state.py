@@ -1,5 +1,5 @@
-"""A stream that keeps its position and a buffer in itself, not locked: each worker has a copy of
-the dataset.
+"""A stream that keeps its position and a buffer in itself, not locked:
+each worker has a copy of the dataset.
 """
 
 import torch

@@ -1,5 +1,5 @@
-"""JPEG artefacts as augmentation: each call writes to a BytesIO of its own; the transform keeps its
-settings alone.
+"""JPEG artefacts as augmentation: each call writes to a BytesIO of its own;
+the transform keeps its settings alone.
 """
 
 import io

@@ -1,5 +1,5 @@
-"""Lines of a text whose offsets the first access collects: under a lock, which all accesses
-take.
+"""Lines of a text whose offsets the first access collects:
+under a lock, which all accesses take.
 """
 
 import tempfile

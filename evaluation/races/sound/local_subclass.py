@@ -1,5 +1,5 @@
-"""Texts decompressed by a subclass of threading.local, whose __init__ runs once in each thread that
-uses it.
+"""Texts decompressed by a subclass of threading.local,
+whose __init__ runs once in each thread that uses it.
 """
 
 import threading

@@ -1,5 +1,5 @@
-"""Volumes that functools.lru_cache keeps, as arrays that cannot be written; a volume may be made
-twice.
+"""Volumes that functools.lru_cache keeps, as arrays that cannot be written;
+a volume may be made twice.
 """
 
 from functools import lru_cache

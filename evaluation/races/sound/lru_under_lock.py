@@ -1,5 +1,5 @@
-"""Frames of videos with an LRU cache: look-up, insertion and eviction are under one lock, decoding
-is outside.
+"""Frames of videos with an LRU cache: look-up, insertion and eviction are under one lock,
+decoding is outside.
 """
 
 import threading

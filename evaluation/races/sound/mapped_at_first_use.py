@@ -1,5 +1,5 @@
-"""A memory map opened at first use, so that the dataset can be pickled: two threads may open it,
-both rightly.
+"""A memory map opened at first use, so that the dataset can be pickled:
+two threads may open it, both rightly.
 """
 
 import tempfile

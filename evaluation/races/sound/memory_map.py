@@ -1,5 +1,5 @@
-"""Volumes of a NumPy memory map, opened read-only: slices are copied out of it, and nothing is
-written.
+"""Volumes of a NumPy memory map, opened read-only:
+slices are copied out of it, and nothing is written.
 """
 
 import tempfile

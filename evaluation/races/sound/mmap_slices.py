@@ -1,5 +1,5 @@
-"""Records of a memory map by slicing: a slice of an mmap is a copy, and its position is not
-used.
+"""Records of a memory map by slicing: a slice of an mmap is a copy,
+and its position is not used.
 """
 
 import mmap

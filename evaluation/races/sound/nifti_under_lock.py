@@ -1,5 +1,5 @@
-"""Slices of gzipped volumes whose handles stay open: a lock of each volume covers opening, seek and
-read.
+"""Slices of gzipped volumes whose handles stay open:
+a lock of each volume covers opening, seek and read.
 """
 
 import gzip

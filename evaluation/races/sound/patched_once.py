@@ -1,5 +1,5 @@
-"""Old archives of objects: a function of this module's own allows pickles; numpy's is left
-alone.
+"""Old archives of objects: a function of this module's own allows pickles;
+numpy's is left alone.
 """
 
 import functools

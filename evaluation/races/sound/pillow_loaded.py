@@ -1,5 +1,5 @@
-"""Tiles of images that were opened and loaded in __init__: crop() reads the pixels and makes a new
-image.
+"""Tiles of images that were opened and loaded in __init__:
+crop() reads the pixels and makes a new image.
 """
 
 import tempfile

@@ -1,5 +1,5 @@
-"""Audio clips by os.pread from one descriptor: it takes the place as an argument and moves no
-position.
+"""Audio clips by os.pread from one descriptor: it takes the place
+as an argument and moves no position.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""Samples with a log of the last hundred indices, for error messages: appending to a bounded deque
-is atomic.
+"""Samples with a log of the last hundred indices, for error messages:
+appending to a bounded deque is atomic.
 """
 
 from collections import deque

@@ -1,5 +1,5 @@
-"""An augmentation that returns what it drew, so that it can be replayed on the mask, and keeps
-nothing.
+"""An augmentation that returns what it drew, so that it can be replayed on the mask,
+and keeps nothing.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""Spectra of frames that are windowed in place in a tensor of the thread's own; the result is a new
-tensor.
+"""Spectra of frames that are windowed in place in a tensor of the thread's own;
+the result is a new tensor.
 """
 
 import threading

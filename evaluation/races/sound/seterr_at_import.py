@@ -1,5 +1,5 @@
-"""Spectra in decibels, zero where they are not finite: np.seterr is of a context, which workers
-have too.
+"""Spectra in decibels, zero where they are not finite:
+np.seterr is of a context, which workers have too.
 """
 
 import numpy as np

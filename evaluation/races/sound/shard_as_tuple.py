@@ -1,5 +1,5 @@
-"""Rows of shards, of which the last is kept: number and rows are one tuple, which is replaced as a
-whole.
+"""Rows of shards, of which the last is kept: number and rows are one tuple,
+which is replaced as a whole.
 """
 
 import tempfile

@@ -1,5 +1,5 @@
-"""Rows of a log, read with a regular expression, a Struct and a table for translate() that all
-threads use.
+"""Rows of a log, read with a regular expression, a Struct and a table
+for translate() that all threads use.
 """
 
 import re

@@ -1,5 +1,5 @@
-"""Samples in a shelf over dbm.dumb, opened for reading: each access opens the data file for
-itself.
+"""Samples in a shelf over dbm.dumb, opened for reading:
+each access opens the data file for itself.
 """
 
 import dbm.dumb

@@ -1,5 +1,5 @@
-"""Shards decoded once: the first thread puts a Future under a lock, decodes outside of it, and the
-others wait.
+"""Shards decoded once: the first thread puts a Future under a lock,
+decodes outside of it, and the others wait.
 """
 
 import threading

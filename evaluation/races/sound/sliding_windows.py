@@ -1,5 +1,5 @@
-"""Windows of a signal, as views of one array that cannot be written, with statistics broadcast over
-them.
+"""Windows of a signal, as views of one array that cannot be written,
+with statistics broadcast over them.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""Decoded speakers in a dict with sixteen locks: all that touches a key does so under the lock of
-that key.
+"""Decoded speakers in a dict with sixteen locks: all that touches a key does
+so under the lock of that key.
 """
 
 import threading

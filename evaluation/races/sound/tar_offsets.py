@@ -1,5 +1,5 @@
-"""Images of a tar archive by their offsets in it, which the constructor collects; samples read with
-os.pread.
+"""Images of a tar archive by their offsets in it, which the constructor collects;
+samples read with os.pread.
 """
 
 import io

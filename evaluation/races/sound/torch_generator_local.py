@@ -1,5 +1,5 @@
-"""Noise from a torch.Generator that each sample makes and seeds for itself, and masks from a
-random.Random.
+"""Noise from a torch.Generator that each sample makes and seeds for itself,
+and masks from a random.Random.
 """
 
 import random

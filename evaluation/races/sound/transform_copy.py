@@ -1,5 +1,5 @@
-"""A crop for image and mask that keeps what it drew: each call draws with a copy of the
-transform.
+"""A crop for image and mask that keeps what it drew:
+each call draws with a copy of the transform.
 """
 
 import copy

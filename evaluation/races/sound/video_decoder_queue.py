@@ -1,5 +1,5 @@
-"""Frames of videos by decoders with state; a queue lends each to one thread at a time, and new ones
-are made.
+"""Frames of videos by decoders with state; a queue lends each to one thread at a time,
+and new ones are made.
 """
 
 import queue

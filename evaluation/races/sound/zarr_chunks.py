@@ -1,5 +1,5 @@
-"""Patches of an array in a directory of compressed chunks; chunks that are not there have the fill
-value.
+"""Patches of an array in a directory of compressed chunks;
+chunks that are not there have the fill value.
 """
 
 import json

@@ -72,8 +72,8 @@ class BatchHints:
         """True if a batch that is written into slots equals the batch that the loader's
         ``collate_fn`` would make.
         """
-        # First asked by a worker, so after worker_init_fn, which may register functions with
-        # torch's collation.
+        # First asked by a worker, so after worker_init_fn,
+        # which may register functions with torch's collation.
         return is_torchs_collation(self.settings.collate_fn)
 
     def helpers(self, samples: int) -> int:
@@ -82,8 +82,8 @@ class BatchHints:
         return min(self.workers.number, max(1, int(pieces)))
 
     def expect(self, next_one: Layout | Mode) -> None:
-        """Set ``expected`` to *next_one*. But after several wrong expectations, always set it to
-        UNKNOWN.
+        """Set ``expected`` to *next_one*. But after several wrong expectations,
+        always set it to UNKNOWN.
         """
         self.expected = Mode.UNKNOWN if self.misjudged >= _RAGGED else next_one
 
@@ -122,14 +122,14 @@ class SharedBatch:
 
     @property
     def claimed(self) -> bool:
-        """True if no samples are left to claim. Read without the lock: the value may be
-        outdated.
+        """True if no samples are left to claim. Read without the lock:
+        the value may be outdated.
         """
         return self._next >= min(len(self.index), self._failed_at)
 
     def add_helpers(self) -> int:
-        """Raise ``helpers`` to what the hints say now. Return by how many. Workers may read the old
-        number.
+        """Raise ``helpers`` to what the hints say now. Return by how many.
+        Workers may read the old number.
         """
         more = max(0, self._hints.helpers(len(self.index)) - self.helpers)
         self.helpers += more
@@ -242,8 +242,8 @@ class SharedBatch:
                 self._failure = without_stop_iteration(error, "the dataset")
 
     def _keep(self, position: int, sample: Any) -> None:
-        """Write *sample* into its slot, or into the list of samples if the batch has no slot for
-        it.
+        """Write *sample* into its slot, or into the list
+        of samples if the batch has no slot for it.
         """
         if self._slots is None and self._undecided and type(sample) is not Skipped:
             self._open_slots(Layout.of(sample) if self._hints.can_have_slots else None)
@@ -276,8 +276,8 @@ class SharedBatch:
             self._undecided = False
 
     def _finish(self) -> Outcome:
-        # The traceback refers to frames whose locals refer to this batch: end the cycle, and free
-        # the samples.
+        # The traceback refers to frames whose locals refer to this batch:
+        # end the cycle, and free the samples.
         failure, self._failure = self._failure, None
         self.epoch.check()
         if failure is not None:
@@ -322,8 +322,8 @@ class SharedBatch:
         if not hints.can_have_slots:
             return Mode.PLAIN
         if self._slots is not None and len(samples) == len(self._samples):
-            # This batch differs from the one before. So wait for the first sample of the next
-            # batch.
+            # This batch differs from the one before.
+            # So wait for the first sample of the next batch.
             hints.misjudged += 1
             return Mode.UNKNOWN
         hints.plain += 1

@@ -1,5 +1,5 @@
-"""Errors in loading samples: the policy ``on_error``, the record of samples left out, and notes on
-exceptions.
+"""Errors in loading samples: the policy ``on_error``,
+the record of samples left out, and notes on exceptions.
 
 Workers apply the policy; ``loader.skipped`` keeps the record, and one warning per epoch names
 samples left out. After an exception in an iterable-style dataset, the worker asks the dataset's
@@ -18,8 +18,8 @@ from ftloader.diagnosis.exceptions import annotate, notes_of, text_of
 
 
 class _Skip(enum.Enum):
-    """Type of ``SKIP``. An enum, so that ``x is SKIP`` still holds after pickling, also in worker
-    processes.
+    """Type of ``SKIP``. An enum, so that ``x is SKIP`` still holds after pickling,
+    also in worker processes.
     """
 
     SKIP = "skip"
@@ -68,8 +68,8 @@ def split_skipped(samples: list) -> tuple[list, tuple[Skipped, ...]]:
 
 
 class ErrorPolicy:
-    """Action for a sample whose loading raises an ``Exception``: the loader's argument
-    ``on_error``.
+    """Action for a sample whose loading raises an ``Exception``:
+    the loader's argument ``on_error``.
 
     - ``"raise"``: raise the exception, as torch does.
     - ``"skip"``: leave the sample out. A map-style batch is smaller by one; an iterable-style batch
@@ -96,15 +96,15 @@ class ErrorPolicy:
         self.raises: bool = isinstance(on_error, str) and on_error == "raise"
 
     def resolve(self, error: Exception, index: Any) -> Any:
-        """Return a sample to use instead of the one that failed, or ``SKIP``. Not called for the
-        policy "raise".
+        """Return a sample to use instead of the one that failed,
+        or ``SKIP``. Not called for the policy "raise".
         """
         return SKIP if isinstance(self._on_error, str) else self._on_error(error, index)
 
 
 class SkipLog:
-    """Log of the samples that a ``DataLoader`` has left out so far: the attribute
-    ``loader.skipped``.
+    """Log of the samples that a ``DataLoader`` has left out so far:
+    the attribute ``loader.skipped``.
 
     Iterators add to the log when they hand over a batch, so the records are in the order of the
     batches. Any thread may read the log at any time. A pickle or deep copy of the log has the same
@@ -127,8 +127,8 @@ class SkipLog:
         self._unreported = unreported  # since the last report: the number, and the first records
 
     def add(self, skipped: Sequence[Skipped]) -> None:
-        """Count and record *skipped*, the samples that a batch lacks. Called when the batch is
-        handed over.
+        """Count and record *skipped*, the samples that a batch lacks.
+        Called when the batch is handed over.
         """
         if not skipped:
             return

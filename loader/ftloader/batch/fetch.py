@@ -1,5 +1,5 @@
-"""Builds a batch of a map-style dataset from the sampler's indices: ``dataset[i]`` for each, then
-``collate_fn``.
+"""Builds a batch of a map-style dataset from the sampler's indices:
+``dataset[i]`` for each, then ``collate_fn``.
 
 The contract is that of ``torch.utils.data._utils.fetch``. Added are random numbers for each sample
 (``rng.sample``), the error policy (``batch.errors``), notes that name a failing sample, and checks
@@ -57,8 +57,8 @@ class Epoch:
 
 @dataclass(slots=True)
 class Fetched:
-    """A batch from a worker, with records of the samples left out of it and the state of the
-    worker's dataset.
+    """A batch from a worker, with records of the samples left out
+    of it and the state of the worker's dataset.
     """
 
     # the result of collate_fn; or Slots, from which the consumer makes the batch; or EMPTY
@@ -106,8 +106,8 @@ def load_one(
     policy: Any,
     note: Callable[[BaseException, Any], None] | None = annotate_sample,
 ) -> Any:
-    """Return ``load(source, key)``. If that raises, *policy* decides: raise, or return a substitute
-    or ``Skipped``.
+    """Return ``load(source, key)``. If that raises, *policy* decides:
+    raise, or return a substitute or ``Skipped``.
     """
     # *policy* has the interface of ``ErrorPolicy``: ``raises`` and ``resolve()``. *note* adds a
     # note with the sample to an error. If all errors are raised, callers may use a faster list
@@ -134,16 +134,16 @@ class MapFetcher:
         self._current = CurrentSample()
 
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
-        """Return the batch for *index*: a list of indices or, without automatic batching, one
-        index.
+        """Return the batch for *index*: a list of indices or,
+        without automatic batching, one index.
         """
         settings, dataset, sample_state = self._settings, self._dataset, self._current
         policy = settings.policy
         skipped: tuple[Skipped, ...] = ()
         samples: Any
         started = time.perf_counter()
-        # Like sample_scope(), but cheaper: one thread uses this object at a time, so it keeps its
-        # CurrentSample.
+        # Like sample_scope(), but cheaper: one thread uses this object at a time,
+        # so it keeps its CurrentSample.
         outer, this_thread.sample = this_thread.sample, sample_state
         try:
             if not settings.auto_collation:

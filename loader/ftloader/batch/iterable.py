@@ -1,5 +1,5 @@
-"""Fetchers (builders of batches) for datasets whose state is saved: iterable-style, or map-style in
-processes.
+"""Fetchers (builders of batches) for datasets whose state is saved:
+iterable-style, or map-style in processes.
 
 To resume, a fetcher does as torchdata does: it loads the dataset's state, calls ``iter(dataset)``,
 then loads the iterator's state. If the dataset is its own iterator, its state from the middle of an
@@ -71,8 +71,8 @@ class IterableFetcher:
         self._parts = {name: part for name, part in parts.items() if is_stateful(part)}
 
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
-        """Return the next batch: ``len(index)`` samples or, without automatic batching, one
-        sample.
+        """Return the next batch: ``len(index)`` samples or,
+        without automatic batching, one sample.
         """
         self._catch_up(index, epoch)
         self._skipped = []
@@ -84,8 +84,8 @@ class IterableFetcher:
         fetched = collated(self._settings, samples, tuple(self._skipped), started)
         self._batches += 1
         self._after = 0
-        # After the first batch too: without it the state at the start of the epoch may not be
-        # known.
+        # After the first batch too: without it the state
+        # at the start of the epoch may not be known.
         due = self._batches == 1 or self._batches % self._every == 0
         if self._parts and due and not self._ended:
             fetched.state = {
@@ -95,8 +95,8 @@ class IterableFetcher:
         return fetched
 
     def _catch_up(self, index: Any, epoch: Epoch) -> None:
-        """Load and drop the batches that the saved run handed over after its snapshot, to reach the
-        saved position.
+        """Load and drop the batches that the saved run handed over after its snapshot,
+        to reach the saved position.
         """
         behind, self._behind = self._behind, 0
         for missing in range(behind, 0, -1):
@@ -151,8 +151,8 @@ class IterableFetcher:
         key = (self._worker_id, self._position)
         enter_sample(epoch, key)
         failures = self._failures_in_a_row
-        # At the end next() returns its second argument: the key, a new object that no dataset can
-        # have.
+        # At the end next() returns its second argument: the key,
+        # a new object that no dataset can have.
         sample = load_one(next, self._iterator, key, self, _annotate_position)
         if sample is key:
             self._ended = True
@@ -163,8 +163,8 @@ class IterableFetcher:
         return sample
 
     def resolve(self, error: Exception, key: Any) -> Any:
-        """Return a sample in place of the failed one, or EMPTY to leave it out. See
-        ``ErrorPolicy.resolve``.
+        """Return a sample in place of the failed one,
+        or EMPTY to leave it out. See ``ErrorPolicy.resolve``.
         """
         self._position += 1
         self._failures_in_a_row += 1
@@ -187,8 +187,8 @@ def _annotate_position(error: BaseException, key: tuple[int, int]) -> None:
 
 
 class StatefulMapFetcher(MapFetcher):
-    """Builder of batches from a map-style dataset in a worker process. Some batches carry the
-    dataset's state.
+    """Builder of batches from a map-style dataset in a worker process.
+    Some batches carry the dataset's state.
 
     With ``snapshot_every_n_steps=N``, every N-th batch carries the state that the dataset has after
     this batch. The first batch carries the state that the dataset had at the start, unless N is 1.

@@ -36,8 +36,8 @@ _TORCHS_COLLATE_FUNCTIONS = {
 
 
 def is_torchs_collation(collate_fn: Callable[[Any], Any]) -> bool:
-    """Return True if *collate_fn* is torch's ``default_collate``, and the program has not changed
-    torch's collation.
+    """Return True if *collate_fn* is torch's ``default_collate``,
+    and the program has not changed torch's collation.
     """
     registered = _torch_collate.default_collate_fn_map
     return (
@@ -61,8 +61,8 @@ class _Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Slot(_Leaf):
-    """Leaf that is copied straight into the batch's memory: a large array or tensor of one shape
-    and dtype.
+    """Leaf that is copied straight into the batch's memory:
+    a large array or tensor of one shape and dtype.
     """
 
     shape: tuple[int, ...]
@@ -97,12 +97,12 @@ class Slot(_Leaf):
 
 @dataclass(frozen=True, slots=True)
 class Column(_Leaf):
-    """Leaf without a slot: a list collects its values from all samples, and torch collates the
-    list.
+    """Leaf without a slot: a list collects its values from all samples,
+    and torch collates the list.
     """
 
-    # tuple for elements of tuples and lists, else list, as in torch; the difference shows for
-    # strings
+    # tuple for elements of tuples and lists, else list, as in torch;
+    # the difference shows for strings
     container: type
 
 
@@ -128,8 +128,8 @@ class _Container:
             return dict(zip(self.keys, values))
         if self.type is list or (self.type is tuple and batched):  # torch makes lists of both
             return values
-        # Not the type's own __new__ for a sample: it has run once already, and may change the
-        # values.
+        # Not the type's own __new__ for a sample: it has run once already,
+        # and may change the values.
         return self.type(*values) if batched else tuple.__new__(self.type, values)
 
 
@@ -153,8 +153,8 @@ class Layout:
 
     @classmethod
     def of(cls, sample: Any) -> "Layout | None":
-        """Return the layout of *sample*; None if it has no array or tensor that is large enough for
-        a slot.
+        """Return the layout of *sample*; None if it has no array
+        or tensor that is large enough for a slot.
         """
         try:
             layout = cls(sample)
@@ -169,8 +169,8 @@ class Layout:
         return leaves if self._root.flatten(sample, leaves) else None
 
     def nest(self, leaves: list, batched: bool) -> Any:
-        """Return *leaves* nested as in a sample or, if *batched*, as torch nests them in a batch of
-        such samples.
+        """Return *leaves* nested as in a sample or, if *batched*,
+        as torch nests them in a batch of such samples.
         """
         return self._root.nest(iter(leaves), batched)
 

@@ -50,14 +50,14 @@ class Buffer:
         self.filler = None
 
     def is_free(self) -> bool:
-        """Return True if no batch fills the storage, only the pool refers to it, and it is not in
-        shared memory.
+        """Return True if no batch fills the storage, only the pool refers to it,
+        and it is not in shared memory.
         """
         filler = self.filler
         if filler is not None and filler() is not None:
             return False
-        # Python's count first: if only the pool refers to the storage, no code can make another
-        # tensor.
+        # Python's count first: if only the pool refers to the storage,
+        # no code can make another tensor.
         return (
             sys.getrefcount(self.storage) == _PYTHON_REFERENCES
             and storage_use_count(self.storage._cdata) == _TENSOR_REFERENCES
@@ -94,8 +94,8 @@ class BufferPool:
             return sum(buffer.storage.nbytes() for buffer in self._buffers)
 
     def take(self, nbytes: int, filler: Any, per_batch: int = 1, pinned: bool = False) -> Buffer:
-        """Return a buffer of *nbytes* (> 0) bytes for the object *filler*. Each batch takes
-        *per_batch* buffers.
+        """Return a buffer of *nbytes* (> 0) bytes for the object *filler*.
+        Each batch takes *per_batch* buffers.
 
         The buffer is lent until its ``release()``, or until *filler*, which fills it, no longer
         exists. A *pinned* buffer is always a new one, which the pool does not keep.
@@ -111,8 +111,8 @@ class BufferPool:
             )
             if buffer is None:
                 if len(self._buffers) >= self._most:
-                    # Forget a free buffer, whose size is no longer taken, rather than a buffer in
-                    # use.
+                    # Forget a free buffer, whose size is no longer taken,
+                    # rather than a buffer in use.
                     free = (n for n, other in enumerate(self._buffers) if other.is_free())
                     del self._buffers[next(free, 0)]
                 buffer = Buffer(torch.UntypedStorage(nbytes))
@@ -122,8 +122,8 @@ class BufferPool:
             buffer.filler = weakref.ref(filler)
             buffer.last_taken = self._taken
             if self._taken % (4 * self._most) == 0:
-                # Forget sizes that were not asked for since the last time, and memory that another
-                # process maps.
+                # Forget sizes that were not asked for since the last time,
+                # and memory that another process maps.
                 long_ago = self._taken - 4 * self._most
                 self._buffers = [
                     b
@@ -147,8 +147,8 @@ _HEADER = 1 << 16  # bytes; more than malloc adds to a block, rounding to pages 
 
 @functools.cache
 def keep_freed_memory() -> None:
-    """Make glibc's malloc keep freed blocks of up to 32 MiB for reuse, instead of returning them to
-    the system.
+    """Make glibc's malloc keep freed blocks of up to 32 MiB for reuse,
+    instead of returning them to the system.
     """
     # glibc gives freed memory back to the system above two thresholds, which start at 128 KiB and
     # follow the largest block freed, up to 32 and 64 MiB (mallopt(3), M_MMAP_THRESHOLD and

@@ -1,5 +1,5 @@
-"""The size of a batch, found without user code: a batch's class may override every method and
-attribute.
+"""The size of a batch, found without user code: a batch's class
+may override every method and attribute.
 """
 
 from itertools import islice
@@ -14,8 +14,8 @@ _SMALL: Final = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 def nbytes_of(batch: Any) -> int:
-    """Return the bytes in a batch's tensors and arrays, in dictionaries, lists and tuples at any
-    depth.
+    """Return the bytes in a batch's tensors and arrays,
+    in dictionaries, lists and tuples at any depth.
 
     Looks at no more than _MOST objects, the outer ones first. Objects of other classes count 0, as
     do tensors and arrays of subclasses. Never raises.

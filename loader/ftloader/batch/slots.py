@@ -16,8 +16,8 @@ from ftloader.current import this_thread
 
 
 class _Memory:
-    """Wrapper of the memory at *address*, for ``numpy.asarray``. The resulting array keeps *owner*
-    alive.
+    """Wrapper of the memory at *address*, for ``numpy.asarray``.
+    The resulting array keeps *owner* alive.
     """
 
     # Not tensor.numpy(), which would mark the storage forever.
@@ -69,8 +69,8 @@ class _Array:
             self._view[position] = value
 
     def separate(self, position: int, values: list, own: int) -> list:
-        """Return *values*, with copies in place of those that writing ``values[own]`` to *position*
-        would overwrite.
+        """Return *values*, with copies in place of those
+        that writing ``values[own]`` to *position* would overwrite.
         """
         # empty_sample() gave the slot to the sample, so other values may be views of it.
         if self._is_at(values[own], position):
@@ -118,8 +118,8 @@ class _Array:
         return self._address + position * self._slot.nbytes
 
     def _is_at(self, value: np.ndarray, position: int) -> bool:
-        """Return True if *value* is the slot at *position* itself, which the dataset got from
-        ``empty_sample``.
+        """Return True if *value* is the slot at *position* itself,
+        which the dataset got from ``empty_sample``.
         """
         if value.base is None:  # it owns its memory, as nearly all do
             return False
@@ -168,8 +168,8 @@ class Slots:
         self._collated: list = []  # columns; None in the place of an array
 
     def write(self, position: int, sample: Any) -> bool:
-        """Copy *sample* to *position* and return True. If it has another layout, return False and
-        copy nothing.
+        """Copy *sample* to *position* and return True.
+        If it has another layout, return False and copy nothing.
         """
         values = self.layout.flatten(sample)
         if values is None:
@@ -192,8 +192,8 @@ class Slots:
         return self.layout.nest(values, batched=False)
 
     def collate_columns(self, collate_fn: Callable[[Any], Any]) -> None:
-        """Collate the values of each leaf that has no slots, with *collate_fn* (torch's
-        ``default_collate``).
+        """Collate the values of each leaf that has no slots,
+        with *collate_fn* (torch's ``default_collate``).
         """
         for leaf, column in zip(self.layout.leaves, self._parts):
             data = None
@@ -226,8 +226,8 @@ class Slots:
     def give(
         self, position: int, shape: tuple[int, ...], dtype: np.dtype
     ) -> tuple[int, np.ndarray] | None:
-        """Return (leaf number, slot at *position*) of the first leaf with this *shape* and *dtype*,
-        or None.
+        """Return (leaf number, slot at *position*) of the first leaf
+        with this *shape* and *dtype*, or None.
         """
         for leaf, part in enumerate(self._parts):
             if (

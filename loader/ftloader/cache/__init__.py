@@ -1,5 +1,5 @@
-"""A cache on the local disk that grows while a training job reads it (``help(GrowingCache)``,
-docs/cache.md).
+"""A cache on the local disk that grows while a training job reads
+it (``help(GrowingCache)``, docs/cache.md).
 
 The path of a sample:
 

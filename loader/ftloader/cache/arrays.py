@@ -1,5 +1,5 @@
-"""Decoder for samples that are arrays: the cache reads the file straight into the batch, or into a
-new array.
+"""Decoder for samples that are arrays: the cache reads the file straight into the batch,
+or into a new array.
 """
 
 import math
@@ -12,8 +12,8 @@ from ftloader.cache.errors import CacheError
 
 
 class RawArray:
-    """Decoder (``decode=``) that returns each sample as one NumPy array. The sample's bytes are the
-    array's values.
+    """Decoder (``decode=``) that returns each sample as one NumPy array.
+    The sample's bytes are the array's values.
 
     Args:
         dtype: anything that ``numpy.dtype`` accepts.

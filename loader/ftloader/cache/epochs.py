@@ -1,5 +1,5 @@
-"""The two ways in which a process gets an epoch's snapshot: it writes the cache itself, or reads
-another's.
+"""The two ways in which a process gets an epoch's snapshot:
+it writes the cache itself, or reads another's.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ class Epochs(Protocol):
     """Protocol of the snapshots of one directory, for the process that made the cache."""
 
     def snapshot(self, epoch: int, at_most: int | None) -> Snapshot:
-        """Return the snapshot of *epoch*, after waiting for it, and keep its samples until the next
-        call.
+        """Return the snapshot of *epoch*, after waiting for it,
+        and keep its samples until the next call.
         """
         ...
 
     def restored(self, state: dict[str, Any]) -> Snapshot:
-        """Return the snapshot with this ``Snapshot.state()``. Raise ``CacheError`` if a part of it
-        was evicted.
+        """Return the snapshot with this ``Snapshot.state()``.
+        Raise ``CacheError`` if a part of it was evicted.
         """
         ...
 
@@ -40,8 +40,8 @@ class Epochs(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Settings of a cache that are numbers or names. ``GrowingCache`` describes them. Raises
-    ``ValueError``.
+    """Settings of a cache that are numbers or names.
+    ``GrowingCache`` describes them. Raises ``ValueError``.
     """
 
     max_bytes: float | None
@@ -72,8 +72,8 @@ class EpochReader:
         self._pins: sharing.Pins | None = None
 
     def snapshot(self, epoch: int, at_most: int | None) -> Snapshot:
-        """See ``Epochs``. Waits until the writer sets *epoch*. Raise ``CacheError`` if there is no
-        writer.
+        """See ``Epochs``. Waits until the writer sets *epoch*.
+        Raise ``CacheError`` if there is no writer.
         """
         state: dict[str, Any] = {}
         while state != (published := sharing.wait_for_epoch(self._directory, epoch)):
@@ -98,8 +98,8 @@ class EpochReader:
 
 
 class EpochWriter:
-    """Writer of a cache: a store in *directory*, the threads that fetch from *source*, and an
-    epoch's snapshot.
+    """Writer of a cache: a store in *directory*, the threads that fetch from *source*,
+    and an epoch's snapshot.
 
     Attributes:
         store, fetchers: the directory's samples, and the threads that add to them.
@@ -192,8 +192,8 @@ class EpochWriter:
         )
 
     def close(self) -> None:
-        """Stop fetching, and close the source and the store. Wait at most five seconds for calls to
-        the source.
+        """Stop fetching, and close the source and the store.
+        Wait at most five seconds for calls to the source.
         """
         try:
             self._stop_fetching()

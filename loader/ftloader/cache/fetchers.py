@@ -77,8 +77,8 @@ class Fetchers(ThreadGroup):
         )
 
     def look_again(self) -> None:
-        """Make the threads list the source again: it may have new keys by now, or work again after
-        an error.
+        """Make the threads list the source again: it may have new keys by now,
+        or work again after an error.
         """
         with self._guard:
             self._asked += 1
@@ -86,16 +86,16 @@ class Fetchers(ThreadGroup):
 
     @property
     def complete(self) -> bool:
-        """True if the latest listing of the source has ended and the store has all samples that
-        were listed.
+        """True if the latest listing of the source has ended
+        and the store has all samples that were listed.
         """
         with self._guard:
             return self._is_idle() and not self._failed_here
 
     @property
     def failing(self) -> bool:
-        """True after many failures in a row, which show that the source as a whole fails, not
-        single samples.
+        """True after many failures in a row, which show that the source as a whole fails,
+        not single samples.
         """
         return self._listings_failed > self._retries or self.failures_in_a_row >= max(
             _MANY, 2 * self._count
@@ -195,8 +195,8 @@ class Fetchers(ThreadGroup):
                     self._note_listing(None)
 
     def _note_listing(self, error: BaseException | None) -> None:
-        """Record how the latest listing of the source ended: its error, or None. The caller must
-        hold ``guard``.
+        """Record how the latest listing of the source ended: its error,
+        or None. The caller must hold ``guard``.
         """
         if error is None or isinstance(error, PartlyListedError):
             if self.trouble is self._listing_error:
@@ -211,8 +211,8 @@ class Fetchers(ThreadGroup):
         self._changed.notify_all()
 
     def _wait_to_list(self) -> bool:
-        """Wait until the source has to be listed (again) and return True; return False if the store
-        is stopped.
+        """Wait until the source has to be listed (again) and return True;
+        return False if the store is stopped.
         """
         store = self._store
         with self._guard:
@@ -229,8 +229,8 @@ class Fetchers(ThreadGroup):
             return not store.stopped
 
     def _fetch(self, key: str) -> bool:
-        """Fetch the sample *key*, with retries, and add the sample to the store. Return True if it
-        was added.
+        """Fetch the sample *key*, with retries, and add the sample to the store.
+        Return True if it was added.
         """
         for attempt, pause in enumerate(_pauses()):
             try:
@@ -271,8 +271,8 @@ class Fetchers(ThreadGroup):
             self._report(error, "a file onto the disk")
 
     def _fail(self, error: BaseException, key: str) -> bool:
-        """Count and report that *key* could not be fetched or added, unless the store is stopped.
-        Return False.
+        """Count and report that *key* could not be fetched or added,
+        unless the store is stopped. Return False.
         """
         with self._guard:
             if self._store.stopped:
@@ -283,8 +283,8 @@ class Fetchers(ThreadGroup):
         return False
 
     def _report(self, error: BaseException, missing: str) -> None:
-        """Record *error* as ``trouble``. At the first error, warn that the cache could not get
-        *missing*.
+        """Record *error* as ``trouble``. At the first error,
+        warn that the cache could not get *missing*.
         """
         with self._guard:
             self.trouble = error
@@ -305,8 +305,8 @@ class Fetchers(ThreadGroup):
                     sys.stderr.write(f"RuntimeWarning: {text}\n")
 
     def _pause(self, seconds: float) -> bool:
-        """Wait *seconds* seconds and return True. If the store is stopped, return False without
-        waiting further.
+        """Wait *seconds* seconds and return True. If the store is stopped,
+        return False without waiting further.
         """
         with self._guard:
             return not self._changed.wait_for(lambda: self._store.stopped, seconds)

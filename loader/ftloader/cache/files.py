@@ -1,5 +1,5 @@
-"""Functions that read or write a given number of bytes in full, or compute how much disk space a
-file takes.
+"""Functions that read or write a given number of bytes in full,
+or compute how much disk space a file takes.
 """
 
 import contextlib
@@ -28,8 +28,8 @@ def opened(path: str, flags: int) -> Iterator[int]:
 
 
 def read_bytes(fd: int, length: int, offset: int) -> bytes:
-    """Return *length* bytes of a file, from *offset* on. Raise ``OSError`` (EIO) if the file ends
-    earlier.
+    """Return *length* bytes of a file, from *offset* on.
+    Raise ``OSError`` (EIO) if the file ends earlier.
     """
     data = os.pread(fd, length, offset)
     if len(data) == length:
@@ -40,8 +40,8 @@ def read_bytes(fd: int, length: int, offset: int) -> bytes:
 
 
 def read_all(fd: int, view: memoryview, offset: int) -> None:
-    """Fill *view* with a file's bytes, from *offset* on. Raise ``OSError`` (EIO) if the file ends
-    earlier.
+    """Fill *view* with a file's bytes, from *offset* on.
+    Raise ``OSError`` (EIO) if the file ends earlier.
     """
     while len(view):
         count = os.preadv(fd, [view], offset)

@@ -55,14 +55,14 @@ class Format(Protocol):
         ...
 
     def fits(self, size: int, index: int, end: int) -> bool:
-        """Return True if rows, keys and trailer of *index* bytes fit, and records up to the offset
-        *end*.
+        """Return True if rows, keys and trailer of *index* bytes fit,
+        and records up to the offset *end*.
         """
         ...
 
     def index_start(self, end: int) -> int:
-        """Return the offset of the rows in the segment's own file. *end* is that of the last
-        record's end.
+        """Return the offset of the rows in the segment's own file.
+        *end* is that of the last record's end.
         """
         ...
 
@@ -84,8 +84,8 @@ class Format(Protocol):
 
 
 class SegmentFormat:
-    """Format in which a segment has one file, with its samples back to back. Checksums are
-    CRC-32.
+    """Format in which a segment has one file, with its samples back to back.
+    Checksums are CRC-32.
     """
 
     version, start, before = 1, HEAD.size, 0
@@ -158,8 +158,8 @@ class TFRecordFormat:
         write_all(fd, tfrecord.footer(crc), offset + length)
 
     def without_gaps(self, fd: int, rows: list[tuple]) -> list[tuple]:
-        """See ``Format``. Moves the records of *rows*, which are sorted, to the start of the
-        file.
+        """See ``Format``. Moves the records of *rows*,
+        which are sorted, to the start of the file.
         """
         end, moved = 0, []
         for offset, length, *fields in rows:

@@ -1,5 +1,5 @@
-"""``GrowingCache``: a dataset that grows while samples are copied from a remote source to this
-machine.
+"""``GrowingCache``: a dataset that grows while samples are copied
+from a remote source to this machine.
 """
 
 import dataclasses
@@ -26,8 +26,8 @@ _STATE = "_directory", "_decode", "_current", "_shared", "_epochs_set"
 
 
 class GrowingCache(Dataset):
-    """A map-style dataset of the samples that threads of this process have fetched from a source so
-    far.
+    """A map-style dataset of the samples that threads
+    of this process have fetched from a source so far.
 
         with GrowingCache(source, directory, max_bytes=200e9, fetchers=16) as cache:
             for epoch in range(epochs):
@@ -136,8 +136,8 @@ class GrowingCache(Dataset):
         return [segment.data_path for segment in segments if segment.format is TFRECORD]
 
     def ages(self) -> np.ndarray:
-        """Return the seconds since each sample was written to the cache, for a sampler that prefers
-        new samples.
+        """Return the seconds since each sample was written to the cache,
+        for a sampler that prefers new samples.
         """
         return np.maximum(0.0, time.time() - self._snapshot().times())
 
@@ -180,8 +180,8 @@ class GrowingCache(Dataset):
         self._shared[0] = self._epochs_set
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the current epoch for ``load_state_dict``: a dict of its number, segment names and
-        sample count.
+        """Return the current epoch for ``load_state_dict``:
+        a dict of its number, segment names and sample count.
         """
         return self._snapshot().state()
 
@@ -244,8 +244,8 @@ class GrowingCache(Dataset):
 
 
 class _Counts:
-    """Counts of one process for the statistics. ``lock`` guards the counts ``read`` and
-    ``read_bytes``.
+    """Counts of one process for the statistics. ``lock`` guards
+    the counts ``read`` and ``read_bytes``.
     """
 
     def __init__(self) -> None:

@@ -120,8 +120,8 @@ class WebReader:
             return response, data
 
     def _connection(self, scheme: str, netloc: str) -> http.client.HTTPConnection:
-        """Return the connection that was kept, if it can still be used, or a new one, which has no
-        socket yet.
+        """Return the connection that was kept, if it can still be used,
+        or a new one, which has no socket yet.
         """
         kept = self._connections.pop((scheme, netloc), None)
         if kept is not None:
@@ -157,8 +157,8 @@ class WebReader:
 
 
 class _InTime(io.RawIOBase):
-    """Reader of a socket, for ``HTTPResponse``. Raises ``TimeoutError`` after *deadline*
-    (``time.monotonic()``).
+    """Reader of a socket, for ``HTTPResponse``. Raises ``TimeoutError``
+    after *deadline* (``time.monotonic()``).
     """
 
     # A socket's own time-out is not enough: it starts again with each byte.
@@ -188,8 +188,8 @@ class _InTime(io.RawIOBase):
 
 
 class LoopReader:
-    """Reader for an asynchronous file system of fsspec. Runs its own event loop in the calling
-    thread.
+    """Reader for an asynchronous file system of fsspec.
+    Runs its own event loop in the calling thread.
     """
 
     # fsspec itself runs one loop in one thread for the whole process, which slows down many
@@ -223,8 +223,8 @@ def open_bucket(filesystem: AsyncFileSystem, bucket: str, timeout: float) -> Any
     where a proxy or a file of certificates (AWS_CA_BUNDLE) is configured. Raise s3fs's error if the
     region has to be asked and cannot.
     """
-    # The address, the region and the credentials are those that s3fs would use: botocore finds them
-    # for both.
+    # The address, the region and the credentials are those that s3fs would use:
+    # botocore finds them for both.
     options = filesystem.storage_options
     if (
         not bucket
@@ -247,8 +247,8 @@ def open_bucket(filesystem: AsyncFileSystem, bucket: str, timeout: float) -> Any
 def _new_store(
     filesystem: AsyncFileSystem, bucket: str, timeout: float, session: Any, store_class: Any
 ) -> Any:
-    """See ``open_bucket``. *session* is botocore's, *store_class* obstore's: both packages may be
-    missing.
+    """See ``open_bucket``. *session* is botocore's, *store_class* obstore's:
+    both packages may be missing.
     """
     options = filesystem.storage_options
     credentials, anonymous = session.get_credentials(), bool(options.get("anon"))
@@ -273,8 +273,8 @@ def _new_store(
 
 
 def _current_keys(credentials: Any) -> dict[str, Any]:
-    """Return botocore's *credentials*, renewed where they have to be, in the form that obstore
-    takes.
+    """Return botocore's *credentials*, renewed where they have to be,
+    in the form that obstore takes.
     """
     frozen = credentials.get_frozen_credentials()
     return {

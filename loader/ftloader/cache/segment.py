@@ -32,11 +32,11 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class Segment:
-    """Sealed segment, for reading. Any number of threads may read a segment, since nothing of it
-    changes.
+    """Sealed segment, for reading. Any number of threads may read a segment,
+    since nothing of it changes.
 
-    ``data_path`` is the path of the file that has the samples: the segment's own file or the
-    TFRecord file.
+    ``data_path`` is the path of the file that has the samples:
+    the segment's own file or the TFRecord file.
     """
 
     def __init__(
@@ -117,8 +117,8 @@ class Segment:
         return data
 
     def mark_damaged(self) -> None:
-        """Report a damaged sample to the writer, by an empty file. Ignore errors: the next read
-        tries again.
+        """Report a damaged sample to the writer, by an empty file.
+        Ignore errors: the next read tries again.
         """
         with contextlib.suppress(OSError):
             os.close(os.open(self.path.removesuffix(SUFFIX) + DAMAGED_SUFFIX, _NEW, 0o666))
@@ -129,8 +129,8 @@ class Segment:
 
 
 class SegmentWriter:
-    """Writer of a new segment. Many threads may call ``write`` at once. All other calls need the
-    store's lock.
+    """Writer of a new segment. Many threads may call ``write`` at once.
+    All other calls need the store's lock.
 
     The constructor allocates ``size`` bytes of disk, rows and trailer included. It raises an error
     if the disk is full. ``users`` is the number of unfinished writes.
@@ -170,8 +170,8 @@ class SegmentWriter:
         return self.format.fits(self.size, index_size, self._end + self.format.record_size(length))
 
     def begin(self, key: bytes, length: int, crc: int) -> tuple:
-        """Reserve room for a sample of *length* bytes. Return its row, to be passed to ``write``
-        and ``complete``.
+        """Reserve room for a sample of *length* bytes. Return its row,
+        to be passed to ``write`` and ``complete``.
         """
         offset = self._end + self.format.before
         self._end += self.format.record_size(length)
@@ -180,8 +180,8 @@ class SegmentWriter:
         return offset, length, crc, len(key), time.time()
 
     def write(self, row: tuple, data: bytes | memoryview) -> None:
-        """Write a sample's bytes, *data*, to the place that ``begin`` reserved when it returned
-        *row*.
+        """Write a sample's bytes, *data*, to the place
+        that ``begin`` reserved when it returned *row*.
         """
         self.format.write(self._data, row, data)
 
@@ -191,8 +191,8 @@ class SegmentWriter:
         self.keys.append(key)
 
     def seal(self) -> Segment | None:
-        """Finish the segment and return it as a ``Segment``. If it has no samples, remove it and
-        return None.
+        """Finish the segment and return it as a ``Segment``.
+        If it has no samples, remove it and return None.
         """
         if self._fd < 0:  # Ctrl-C interrupted an earlier call: the next writer removes the segment
             return None
@@ -220,15 +220,15 @@ class SegmentWriter:
 
 
 def number_of(name: str) -> int:
-    """Return the number that a segment's name starts with. Segments are numbered in the order of
-    their creation.
+    """Return the number that a segment's name starts with.
+    Segments are numbered in the order of their creation.
     """
     return int(name.partition("-")[0])
 
 
 def names_in(directory: str, suffix: str = SUFFIX) -> list[str]:
-    """Return the names of the segments to which the files ``*suffix`` in *directory* belong, the
-    oldest first.
+    """Return the names of the segments to which the files ``*suffix`` in *directory* belong,
+    the oldest first.
 
     A segment's name ends in ``SUFFIX``, whatever *suffix* is.
     """
@@ -242,8 +242,8 @@ def names_in(directory: str, suffix: str = SUFFIX) -> list[str]:
 
 
 def load(directory: str, name: str) -> Segment:
-    """Return the sealed segment *name*. Raise ``CacheError`` if the file is missing, unreadable or
-    not sealed.
+    """Return the sealed segment *name*. Raise ``CacheError`` if the file is missing,
+    unreadable or not sealed.
     """
     try:
         with _both_opened(directory, name, os.O_RDONLY) as (format, fd, _):
@@ -300,8 +300,8 @@ def remove_strays(directory: str) -> None:
 
 
 def sync(directory: str, name: str) -> None:
-    """Sync a sealed segment to the disk, wait for that, and record it in the trailer. Ignore a
-    missing segment.
+    """Sync a sealed segment to the disk, wait for that,
+    and record it in the trailer. Ignore a missing segment.
     """
     with (
         contextlib.suppress(FileNotFoundError),
@@ -327,8 +327,8 @@ def _is_intact(format: Format, fd: int, row: tuple) -> bool:
 
 @contextlib.contextmanager
 def _both_opened(directory: str, name: str, flags: int) -> Iterator[tuple[Format | None, int, int]]:
-    """Context manager that opens a segment's file and the file of its samples. Gives (format, their
-    descriptors).
+    """Context manager that opens a segment's file and the file of its samples.
+    Gives (format, their descriptors).
 
     Without TFRecord, both descriptors are the same: the samples are in the segment's own file. The
     format is None if the segment's head is damaged, or if its TFRecord file is missing or one is
@@ -344,8 +344,8 @@ def _both_opened(directory: str, name: str, flags: int) -> Iterator[tuple[Format
 
 
 def unlink(path: str) -> None:
-    """Remove the segment file *path* and, if they exist, its TFRecord file and the file that
-    ``mark_damaged`` made.
+    """Remove the segment file *path* and, if they exist,
+    its TFRecord file and the file that ``mark_damaged`` made.
     """
     for file in (TFRECORD.data_path(path), path, path.removesuffix(SUFFIX) + DAMAGED_SUFFIX):
         with contextlib.suppress(FileNotFoundError):

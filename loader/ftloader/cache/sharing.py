@@ -30,8 +30,8 @@ _MOST_BYTES = 1 << 26  # read of a small file
 
 
 def check_apart(directory: str, folder: str | None) -> None:
-    """Raise ``ValueError`` if *directory* lies in the source's *folder*, or the folder in it, under
-    whatever name.
+    """Raise ``ValueError`` if *directory* lies in the source's *folder*,
+    or the folder in it, under whatever name.
     """
     if folder is not None and (_lies_in(directory, folder) or _lies_in(folder, directory)):
         raise ValueError(
@@ -43,8 +43,8 @@ def check_apart(directory: str, folder: str | None) -> None:
 
 
 def _lies_in(path: str, folder: str) -> bool:
-    """Return True if *path* is *folder* or lies below it. Links and mounts may give either another
-    name.
+    """Return True if *path* is *folder* or lies below it.
+    Links and mounts may give either another name.
     """
     with contextlib.suppress(OSError):
         folder_status = os.stat(folder)
@@ -102,11 +102,11 @@ class LockedFile:
 
 
 class WriterLock(LockedFile):
-    """Lock of the one process that writes to *directory*. The locked file has the snapshot that
-    readers use.
+    """Lock of the one process that writes to *directory*.
+    The locked file has the snapshot that readers use.
 
-    ``earlier`` has the names of the segments in the last snapshot that the previous writer
-    published.
+    ``earlier`` has the names of the segments in the last snapshot
+    that the previous writer published.
     """
 
     _turn: LockedFile | None = None
@@ -150,8 +150,8 @@ class WriterLock(LockedFile):
             self._turn.release()
 
     def _new_turn(self) -> LockedFile:
-        # A new file each time: readers that wait for the old one need not be fast enough to lock
-        # it.
+        # A new file each time: readers that wait
+        # for the old one need not be fast enough to lock it.
         temporary = os.path.join(self._directory, f"{_TURN}.new")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
@@ -219,8 +219,8 @@ def wait_for_epoch(directory: str, epoch: int) -> dict[str, Any]:
 
 
 class Pins(LockedFile):
-    """Locked file with the names of the segments that one reader uses, so that the writer does not
-    evict them.
+    """Locked file with the names of the segments that one reader uses,
+    so that the writer does not evict them.
     """
 
     def __init__(self, directory: str) -> None:
@@ -241,8 +241,8 @@ class Pins(LockedFile):
 
 
 def pinned_by_readers(directory: str) -> set[str]:
-    """Return the names of the segments that running readers have pinned. Remove the pin files of
-    ended readers.
+    """Return the names of the segments that running readers have pinned.
+    Remove the pin files of ended readers.
     """
     pinned: set[str] = set()
     for name in os.listdir(directory):

@@ -1,5 +1,5 @@
-"""Sources of samples for the cache: ``UrlSource`` (the files below an address), ``Share`` (every
-N-th key).
+"""Sources of samples for the cache: ``UrlSource`` (the files below an address),
+``Share`` (every N-th key).
 """
 
 import errno
@@ -22,8 +22,8 @@ from ftloader.cache.errors import PartlyListedError
 from ftloader.cache.readers import LoopReader, ObjectReader, WebReader, open_bucket
 
 _ODD = re.compile("[\x00-\x20\x7f#\ud800-\udfff]")
-"""Characters that make web clients cut an address or drop a part of it, and so read another
-file.
+"""Characters that make web clients cut an address or drop a part of it,
+and so read another file.
 """
 
 # mistyped address, such as "s3//bucket" or "http:/host"
@@ -31,8 +31,8 @@ _SLIP = re.compile("([a-z0-9]+)(?://|:/)([^/].*)")
 
 
 class Source(Protocol):
-    """Protocol of a source of samples. Several threads at a time call ``read``, only one at a time
-    calls ``keys``.
+    """Protocol of a source of samples. Several threads at a time call ``read``,
+    only one at a time calls ``keys``.
     """
 
     def keys(self) -> Iterable[str]:
@@ -101,8 +101,8 @@ class UrlSource:
 
     @property
     def folder(self) -> str | None:
-        """The folder of this machine whose files are the samples; None if they lie elsewhere or in
-        an archive.
+        """The folder of this machine whose files are the samples;
+        None if they lie elsewhere or in an archive.
         """
         return self._root if self._is_local and self._root.startswith("/") else None
 
@@ -196,8 +196,8 @@ class Share:
 
 
 def _refuse_slip(url: str) -> None:
-    """Raise ``ValueError`` if *url* is a path on this machine that looks like a mistyped
-    address.
+    """Raise ``ValueError`` if *url* is a path on this machine
+    that looks like a mistyped address.
     """
     if url.startswith(("file:/", "local:/")) or os.path.exists(url):
         return
@@ -250,8 +250,8 @@ def _is_walked(filesystem: Any) -> bool:
 
 
 def _without_links_to_the_page(files: dict[str, Any]) -> dict[str, Any]:
-    """Return *files* without links of a web page to itself ("?C=N;O=D"), and without the places in
-    other pages.
+    """Return *files* without links of a web page to itself ("?C=N;O=D"),
+    and without the places in other pages.
     """
     linked = {
         path.partition("#")[0]: details for path, details in files.items() if "/?" not in path
@@ -267,8 +267,8 @@ def _then_raise(keys: Iterable[str], error: Exception) -> Iterator[str]:
 
 
 def _is_local(filesystem: Any) -> bool:
-    """Return True if *filesystem*, or one that it wraps (as ``simplecache::`` does), reads this
-    machine's files.
+    """Return True if *filesystem*, or one that it wraps (as ``simplecache::`` does),
+    reads this machine's files.
     """
     while filesystem is not None and not isinstance(filesystem, LocalFileSystem):
         filesystem = getattr(filesystem, "fs", None) or getattr(filesystem, "sync_fs", None)

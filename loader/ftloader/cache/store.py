@@ -1,11 +1,11 @@
-"""Adds samples to a cache's directory and evicts old samples. Only one process may write to a
-directory.
+"""Adds samples to a cache's directory and evicts old samples.
+Only one process may write to a directory.
 
 A thread reserves room for a sample under the lock, and writes the sample without the lock. So the
 budget holds at every moment, unfinished writes included:
 
-    sealed segments (their disk usage) + the open segment (the size it may reach) + a fixed reserve
-    <= max_bytes
+    sealed segments (their disk usage) + the open segment (the size
+    it may reach) + a fixed reserve <= max_bytes
 
 Samples added since the last snapshot are not evicted, since no epoch has used them yet. If nothing
 else can be evicted, threads wait for room until the next snapshot.
@@ -37,8 +37,8 @@ _LOOK_AGAIN = 1.0  # seconds; nothing signals that a reader in another process g
 
 
 class Snapshot:
-    """List of the samples of an epoch: the first *length* samples in *segments*, all if *length* is
-    None.
+    """List of the samples of an epoch: the first *length* samples in *segments*,
+    all if *length* is None.
 
     Immutable, so threads may share it. Unpickling opens the segments' files.
     """
@@ -66,8 +66,8 @@ class Snapshot:
         return segment_of_sample, number - self._ends[position] + len(segment_of_sample)
 
     def times(self) -> np.ndarray:
-        """Return the time at which each sample was written, in seconds since 1970, by the system
-        clock.
+        """Return the time at which each sample was written,
+        in seconds since 1970, by the system clock.
         """
         if not self.segments:
             return np.empty(0)
@@ -119,8 +119,8 @@ class Store:
         self._sealed: dict[str, Segment] = {}  # the oldest first
         self._open: SegmentWriter | None = None
         self._unsynced: deque[str] = deque()
-        # The last snapshot of an earlier run is kept through the first epoch: its state may be
-        # loaded.
+        # The last snapshot of an earlier run is kept through the first epoch:
+        # its state may be loaded.
         self._pinned: frozenset[str] = frozenset()
         self._earlier: frozenset[str] = frozenset()
         self._seen = -1  # newest segment that was there at a snapshot
@@ -193,8 +193,8 @@ class Store:
         return True
 
     def sync(self) -> None:
-        """Sync all sealed segments to the disk and wait for that. So the next writer need not check
-        their samples.
+        """Sync all sealed segments to the disk and wait for that.
+        So the next writer need not check their samples.
         """
         while True:
             with self.guard:
@@ -210,8 +210,8 @@ class Store:
                     self.changed.notify_all()
 
     def _writer_with_room(self, name: bytes, length: int, size: int) -> SegmentWriter | None:
-        """Return the open segment, after waiting for room if necessary; None if the store is
-        stopped.
+        """Return the open segment, after waiting for room if necessary;
+        None if the store is stopped.
 
         *size* is that of a new segment. The caller must hold ``guard``.
         """
@@ -244,8 +244,8 @@ class Store:
         return True
 
     def _retire(self) -> None:
-        """Add no more samples to the open segment. It is sealed once no thread writes to it any
-        more.
+        """Add no more samples to the open segment.
+        It is sealed once no thread writes to it any more.
         """
         writer, self._open = self._open, None
         if writer is not None:
@@ -256,8 +256,8 @@ class Store:
         self._end(writer)
 
     def _end(self, writer: SegmentWriter) -> None:
-        """Seal the segment of *writer*, unless it is the open segment or a thread still writes to
-        it.
+        """Seal the segment of *writer*, unless it is the open segment
+        or a thread still writes to it.
         """
         # If Ctrl-C interrupts the caller before the segment is sealed, close() seals it.
         if writer.users or writer is self._open:
@@ -346,8 +346,8 @@ class Store:
             self.changed.notify_all()
 
     def drop_damaged(self) -> None:
-        """Remove the segments that readers found damaged. Their samples have to be fetched
-        again.
+        """Remove the segments that readers found damaged.
+        Their samples have to be fetched again.
         """
         with self.guard:
             for name in segment.names_in(self.directory, segment.DAMAGED_SUFFIX):

@@ -1,7 +1,7 @@
 """TFRecord files, as TensorFlow defines them: records back to back and nothing else.
 
-    length (uint64) | masked CRC-32C of the length (uint32) | data | masked CRC-32C of the data
-    (uint32)
+    length (uint64) | masked CRC-32C of the length (uint32) | data | masked CRC-32C
+    of the data (uint32)
 
 All numbers are little-endian. ``records`` verifies both checksums. The package crc32c, which
 computes CRC-32C, is imported at the first use.
@@ -39,23 +39,23 @@ def crc32c(data: Any, before: int = 0) -> int:
 
 
 def header(length: int) -> bytes:
-    """Return the 12 bytes before a record's data: the data's *length* and the checksum of that
-    number.
+    """Return the 12 bytes before a record's data:
+    the data's *length* and the checksum of that number.
     """
     packed = struct.pack("<Q", length)
     return packed + footer(crc32c(packed))
 
 
 def footer(crc: int) -> bytes:
-    """Return *crc*, a CRC-32C, as the 4 bytes (masked) that follow a record's length or a record's
-    data.
+    """Return *crc*, a CRC-32C, as the 4 bytes (masked)
+    that follow a record's length or a record's data.
     """
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 def records(path: str | os.PathLike[str]) -> Iterator[bytes]:
-    """Yield the data of each record in a file. Raise ``CorruptSampleError`` at the first damaged
-    record.
+    """Yield the data of each record in a file. Raise ``CorruptSampleError``
+    at the first damaged record.
     """
     with open(path, "rb") as file:
         while head := file.read(HEADER):

@@ -1,5 +1,5 @@
-"""Check for Lightning, which counts batches by a length that it asked for before it loads a
-loader's state.
+"""Check for Lightning, which counts batches by a length that it asked
+for before it loads a loader's state.
 """
 
 import sys
@@ -7,8 +7,8 @@ from typing import Any
 
 
 def check_lightning(length: int, before: int, whole: int) -> None:
-    """Raise ``ValueError`` if Lightning is loading a checkpoint, and would train too few batches
-    after it.
+    """Raise ``ValueError`` if Lightning is loading a checkpoint,
+    and would train too few batches after it.
 
     Args:
         length: the epoch's number of batches, of which the checkpoint has trained some.
@@ -35,8 +35,8 @@ def check_lightning(length: int, before: int, whole: int) -> None:
 
 
 def _loading_trainer() -> Any:
-    """Return Lightning's Trainer if its fit loop is loading states into the loaders now, else
-    None.
+    """Return Lightning's Trainer if its fit loop is loading
+    states into the loaders now, else None.
     """
     frame = sys._getframe()
     while frame is not None and frame.f_code.co_name != "_load_combined_loader_states":

@@ -1,5 +1,5 @@
-"""All that importing this package replaces in torch: ``patch_torch()``, which the package calls
-once.
+"""All that importing this package replaces in torch: ``patch_torch()``,
+which the package calls once.
 
 User code may have imported a function of torch already. So the function object stays and gets new
 code, which runs with the globals of torch's module. A thread that runs the function at that moment
@@ -71,8 +71,8 @@ def _initial_seed() -> int:
 def _warn(
     message: str, category: type[Warning] | None = None, stacklevel: int = 1, **options: Any
 ) -> None:
-    """Warn as ``warnings.warn`` does, but name the program's line where torch's warning would name
-    this package's.
+    """Warn as ``warnings.warn`` does, but name the program's line
+    where torch's warning would name this package's.
     """
     if origin_of(sys._getframe(stacklevel).f_code.co_filename) is Origin.ENGINE:
         warn_user(message, category or UserWarning)

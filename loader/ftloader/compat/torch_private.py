@@ -22,8 +22,8 @@ try:
     ExceptionWrapper = torch._utils.ExceptionWrapper
     WorkerInfo = worker.WorkerInfo
     storage_use_count = torch._C._storage_Use_Count
-    """Return the number of tensors and storage objects that refer to the memory of
-    ``storage._cdata``.
+    """Return the number of tensors and storage objects that refer
+    to the memory of ``storage._cdata``.
     """
     begin_range = torch._C._autograd._record_function_with_args_enter
     """Begin a range for profilers, given its name. Takes 1 µs, as torch's ``record_function`` takes
@@ -31,8 +31,8 @@ try:
     """
     end_range = torch._C._autograd._record_function_with_args_exit
     LIBRARY = torch._C.__file__
-    """Path of torch's extension module, in which symbols of the libraries that it links can be
-    looked up.
+    """Path of torch's extension module, in which symbols
+    of the libraries that it links can be looked up.
     """
 except AttributeError as error:
     raise ImportError(
@@ -43,11 +43,11 @@ except AttributeError as error:
 
 
 def collation_name(function: Any) -> str | None:
-    """Return the name of *function* in torch's ``collate`` module; None if it is not defined
-    there.
+    """Return the name of *function* in torch's ``collate`` module;
+    None if it is not defined there.
     """
-    # Compare the globals, not the names: a replacement of one of torch's functions may have the
-    # same name.
+    # Compare the globals, not the names: a replacement of one
+    # of torch's functions may have the same name.
     if type(function) is not types.FunctionType or function.__globals__ is not vars(collate):
         return None
     return function.__code__.co_name

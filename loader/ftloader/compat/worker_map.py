@@ -27,14 +27,14 @@ _TAKING_A_LOCK = {
     for function in (kind.__enter__, kind.__exit__)
 }
 _put_off: list[bool] = []
-"""Not empty if a check of the workers was put off. Used by the main thread only, where signals are
-handled.
+"""Not empty if a check of the workers was put off.
+Used by the main thread only, where signals are handled.
 """
 
 
 def error_if_any_worker_fails() -> None:
-    """Raise an error if one of torch's workers has failed. torch calls this when the signal SIGCHLD
-    arrives.
+    """Raise an error if one of torch's workers has failed.
+    torch calls this when the signal SIGCHLD arrives.
 
     If the signal interrupts code that takes a lock, the check is put off.
 

@@ -12,14 +12,14 @@ from typing import Any
 import torch
 
 BACKENDS = {"pillow": {"cpu": "pillow"}, "nvimgcodec": {"cpu": "nvimgcodec", "cuda": "cuda"}}
-"""Modules by backend and type of device. "auto" means the first backend that has a module for the
-device.
+"""Modules by backend and type of device. "auto" means the first backend
+that has a module for the device.
 """
 
 
 def find_backend(backend: str, device: torch.device) -> Any:
-    """Return the module of *backend* that decodes on *device*. Raise ``ValueError`` if there is
-    none.
+    """Return the module of *backend* that decodes on *device*.
+    Raise ``ValueError`` if there is none.
     """
     if backend != "auto" and backend not in BACKENDS:
         raise ValueError(f"backend must be one of auto, {', '.join(BACKENDS)}, not {backend!r}")

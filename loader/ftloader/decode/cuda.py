@@ -57,8 +57,8 @@ def resolve(device: torch.device) -> torch.device:
 
 
 class _ThreadDecoder:
-    """Decoder and CUDA stream of one thread on one GPU. Keeps decoded images until they have been
-    copied.
+    """Decoder and CUDA stream of one thread on one GPU.
+    Keeps decoded images until they have been copied.
     """
 
     def __init__(self, device: torch.device, cpu_threads: int) -> None:
@@ -145,8 +145,8 @@ def read_tensors(
     out: Sequence[torch.Tensor] | None,
     cpu_threads: int,
 ) -> list[torch.Tensor]:
-    """Decode images to uint8 tensors on *device*, which ``resolve`` returned. See
-    ``ftloader.decode.read_images``.
+    """Decode images to uint8 tensors on *device*, which ``resolve``
+    returned. See ``ftloader.decode.read_images``.
     """
     decoders: dict[Any, _ThreadDecoder] = vars(_local)
     key = device.index, cpu_threads

@@ -22,8 +22,8 @@ _COLOR_SPECS: dict[str | None, str] = {"RGB": "SRGB", "L": "GRAY"}
 
 @functools.cache  # a race computes the same module twice
 def library() -> ModuleType:
-    """Import and return the module ``nvidia.nvimgcodec``. Raise ``BackendUnavailable`` if the
-    import fails.
+    """Import and return the module ``nvidia.nvimgcodec``.
+    Raise ``BackendUnavailable`` if the import fails.
     """
     try:
         from nvidia import nvimgcodec
@@ -45,8 +45,8 @@ def check_mode(mode: str | None) -> None:
 
 
 def params(mode: str | None) -> Any:
-    """Return the ``DecodeParams`` for a *mode* that ``check_mode`` accepts. The EXIF orientation is
-    not applied.
+    """Return the ``DecodeParams`` for a *mode* that ``check_mode`` accepts.
+    The EXIF orientation is not applied.
     """
     codec = library()
     return codec.DecodeParams(
@@ -55,8 +55,8 @@ def params(mode: str | None) -> Any:
 
 
 def open_streams(encoded: Sequence[Encoded]) -> list[Any]:
-    """Return an nvImageCodec ``CodeStream`` for each image. Raise ``DecodeError`` for an empty or
-    unknown image.
+    """Return an nvImageCodec ``CodeStream`` for each image.
+    Raise ``DecodeError`` for an empty or unknown image.
     """
     codec = library()
     streams = []
@@ -92,8 +92,8 @@ _local = threading.local()  # has the thread's decoder, which is freed with the 
 
 
 def _decoder() -> Any:
-    """Return this thread's CPU decoder. A forked child may use its copy, since the decoder starts
-    no threads.
+    """Return this thread's CPU decoder. A forked child may use its copy,
+    since the decoder starts no threads.
     """
     if not hasattr(_local, "decoder"):
         codec = library()
@@ -108,8 +108,8 @@ def _decoder() -> Any:
 def read_arrays(
     encoded: Iterable[Encoded], mode: str | None, outs: Sequence[Out]
 ) -> list[np.ndarray]:
-    """Decode a batch of images to writable uint8 arrays of *mode*. See
-    ``ftloader.decode.read_images``.
+    """Decode a batch of images to writable uint8 arrays
+    of *mode*. See ``ftloader.decode.read_images``.
     """
     check_mode(mode)
     encoded = list(encoded)

@@ -33,8 +33,8 @@ def read_arrays(
 
 
 def read_array(encoded: Encoded, mode: str | None, out: Out, at_least: Size = None) -> np.ndarray:
-    """Decode an image to an array of *mode*, into *out* if given. See
-    ``ftloader.decode.read_image``.
+    """Decode an image to an array of *mode*, into *out*
+    if given. See ``ftloader.decode.read_image``.
     """
     if _turbo is not None and (mode == "RGB" or mode == "L"):
         array, out = _turbo.decode(encoded.data, mode, out, at_least)
@@ -70,7 +70,7 @@ def load(encoded: Encoded, mode: str | None, at_least: Size = None) -> Image.Ima
         raise encoded.error_because(reason) from error
     except MemoryError:
         raise
-    # Damaged files make plugins raise nearly anything: SyntaxError, struct.error, zlib.error,
-    # IndexError, ...
+    # Damaged files make plugins raise nearly anything: SyntaxError,
+    # struct.error, zlib.error, IndexError, ...
     except Exception as error:
         raise encoded.error(error) from error

@@ -1,5 +1,5 @@
-"""The package's public functions: decode an image or a batch of images to arrays, or an image to a
-Pillow image.
+"""The package's public functions: decode an image or a batch of images to arrays,
+or an image to a Pillow image.
 """
 
 from collections.abc import Sequence
@@ -89,8 +89,8 @@ def read_images(
     at_least: Size = None,
     cpu_threads: int = 1,
 ) -> list[Any]:
-    """Decode a batch of images, on a GPU all of them in one call. Meant for a dataset's
-    ``__getitems__``.
+    """Decode a batch of images, on a GPU all of them in one call.
+    Meant for a dataset's ``__getitems__``.
 
     Arguments, results, errors and order are those of ``[read_image(source, ...) for source in
     sources]``. If several images fail, the error names the first and counts the others in a note.
@@ -139,8 +139,8 @@ def _read_arrays(
 def read_pil(
     source: ImageSource, mode: str | None = "RGB", *, at_least: Size = None
 ) -> Image.Image:
-    """Decode one image to a Pillow image, for transforms of Pillow images, for example
-    torchvision's.
+    """Decode one image to a Pillow image, for transforms of Pillow images,
+    for example torchvision's.
 
     The result is that of torchvision's default loader, ``Image.open(path).convert(mode)``, with the
     pixels decoded and the file closed. An image that has the mode already (or ``mode=None``) is not

@@ -1,5 +1,5 @@
-"""Inputs and outputs of decoders: encoded images in memory, and the arrays to which their pixels
-are written.
+"""Inputs and outputs of decoders: encoded images in memory,
+and the arrays to which their pixels are written.
 """
 
 import operator
@@ -36,8 +36,8 @@ class Encoded(NamedTuple):
 
 
 def fetch(source: Any) -> Encoded:
-    """Read *source* into memory. Raise ``DecodeError`` if that fails, ``TypeError`` if it is no
-    ``ImageSource``.
+    """Read *source* into memory. Raise ``DecodeError`` if that fails,
+    ``TypeError`` if it is no ``ImageSource``.
     """
     # The two usual cases first. str before os.fspath, which treats bytes as a path.
     if isinstance(source, str):
@@ -80,8 +80,8 @@ def _read_stream(stream: Any) -> Encoded:
 
 
 def check_type(out: Any) -> None:
-    """Raise ``TypeError`` unless *out* is an array, a function or None. Raise ``ValueError`` for a
-    read-only array.
+    """Raise ``TypeError`` unless *out* is an array, a function or None.
+    Raise ``ValueError`` for a read-only array.
     """
     if out is None or callable(out):
         return
@@ -95,8 +95,8 @@ def check_type(out: Any) -> None:
 
 
 def check_size(at_least: Any) -> Size:
-    """Return *at_least* as a tuple, or None. Raise ``ValueError`` unless it is None or two positive
-    integers.
+    """Return *at_least* as a tuple, or None. Raise ``ValueError``
+    unless it is None or two positive integers.
     """
     if at_least is None:
         return None
@@ -112,8 +112,8 @@ def check_size(at_least: Any) -> Size:
 
 
 def put(pixels: np.ndarray, out: Out) -> np.ndarray:
-    """Return *pixels* itself if *out* is None. Else copy *pixels* to the array of *out*, and return
-    that array.
+    """Return *pixels* itself if *out* is None. Else copy *pixels* to the array of *out*,
+    and return that array.
     """
     if out is None:
         return pixels

@@ -1,5 +1,5 @@
-"""Decodes JPEGs with libjpeg-turbo's own library, straight into the array, in any number of
-threads.
+"""Decodes JPEGs with libjpeg-turbo's own library,
+straight into the array, in any number of threads.
 
 ``np.array(Image.open(path).convert("RGB"))`` decodes into Pillow's arena of image memory, which all
 threads share behind a mutex (python-pillow/Pillow #8692), and copies the pixels three times. Here
@@ -12,8 +12,8 @@ progressive files, since versions of libjpeg-turbo fill in missing scans in diff
 files whose header has what Pillow refuses and libjpeg-turbo passes over, such as a JFIF segment
 that is cut short.
 
-The library is Debian's package libturbojpeg0, Ubuntu's libturbojpeg. API 2:
-https://libjpeg-turbo.org/Documentation
+The library is Debian's package libturbojpeg0, Ubuntu's libturbojpeg.
+API 2: https://libjpeg-turbo.org/Documentation
 """
 
 import ctypes
@@ -34,8 +34,8 @@ class TurboJpeg:
     """The shared library libturbojpeg. Its methods may be called by several threads at once."""
 
     def __init__(self, name: str = "libturbojpeg.so.0") -> None:
-        """Load the library *name*. Raise ``OSError`` if it is missing, ``AttributeError`` if it is
-        not libturbojpeg.
+        """Load the library *name*. Raise ``OSError`` if it is missing,
+        ``AttributeError`` if it is not libturbojpeg.
         """
         library = ctypes.CDLL(name)  # its functions are called without the GIL
         number, pointer, numbers = ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)
@@ -52,8 +52,8 @@ class TurboJpeg:
     def decode(
         self, data: bytes, mode: str, out: Out, at_least: Size = None
     ) -> tuple[np.ndarray | None, Out]:
-        """Decode the JPEG *data* to uint8 pixels: HWC for *mode* "RGB", HW for "L". *at_least*: see
-        ``read_image``.
+        """Decode the JPEG *data* to uint8 pixels: HWC for *mode* "RGB",
+        HW for "L". *at_least*: see ``read_image``.
 
         Returns:
             (array, *out*). If Pillow must decode the image, the array is None. Then the second
@@ -62,8 +62,8 @@ class TurboJpeg:
         """
         if not _is_plain(data):
             return None, out
-        # For this image alone: a handle keeps the tables of one image for the next, which may lack
-        # its own.
+        # For this image alone: a handle keeps the tables of one image for the next,
+        # which may lack its own.
         handle = self._library.tjInitDecompress()
         if not handle:
             raise MemoryError("libturbojpeg could not make a decompressor")
@@ -92,8 +92,8 @@ class TurboJpeg:
     def _decoded_size(
         self, handle: int, data: bytes, mode: str, at_least: Size
     ) -> tuple[int, int] | None:
-        """Return the (height, width) to which the image is decoded; None if Pillow must decode
-        it.
+        """Return the (height, width) to which the image is decoded;
+        None if Pillow must decode it.
         """
         width, height, sampling, colours = (ctypes.c_int() for _ in range(4))
         fields = map(ctypes.byref, (width, height, sampling, colours))
@@ -118,8 +118,8 @@ class TurboJpeg:
 
 
 def _is_plain(data: bytes) -> bool:
-    """True if *data* begins like a sequential JPEG with Huffman coding, and Pillow reads its
-    header, too.
+    """True if *data* begins like a sequential JPEG with Huffman coding,
+    and Pillow reads its header, too.
 
     Source: ITU-T T.81, annex B.
     """
@@ -146,8 +146,8 @@ def _is_plain(data: bytes) -> bool:
 
 
 def _is_read_by_pillow(data: bytes, marker: int, start: int, end: int) -> bool:
-    """True if Pillow reads the application segment *data*[*start*:*end*]. It refuses files for some
-    damaged ones.
+    """True if Pillow reads the application segment *data*[*start*:*end*].
+    It refuses files for some damaged ones.
 
     False also for rare segments whose check would take long.
     """
@@ -197,8 +197,8 @@ def _has_plain_resolution(exif: bytes) -> bool:
 
 
 def _scale(size: tuple[int, int], at_least: tuple[int, int]) -> int:
-    """Return the largest N of 2, 4 and 8 for which *size* is N times *at_least* or more; else 1. As
-    in Pillow.
+    """Return the largest N of 2, 4 and 8 for which *size* is N times *at_least* or more;
+    else 1. As in Pillow.
     """
     ratio = min(size[0] // at_least[0], size[1] // at_least[1])
     for scale in (8, 4, 2):
@@ -208,11 +208,11 @@ def _scale(size: tuple[int, int], at_least: tuple[int, int]) -> int:
 
 
 def load() -> TurboJpeg | None:
-    """Return the library; None if it is not installed, or if it decodes test JPEGs to other pixels
-    than Pillow.
+    """Return the library; None if it is not installed,
+    or if it decodes test JPEGs to other pixels than Pillow.
 
-    If only the pixels at 1/2, 1/4 or 1/8 of the size differ, the library is used, but not for this
-    size.
+    If only the pixels at 1/2, 1/4 or 1/8 of the size differ,
+    the library is used, but not for this size.
     """
     pixels = np.arange(19 * 23 * 3, dtype=np.uint8).reshape(19, 23, 3)
     colour, gray = Image.fromarray(pixels), Image.fromarray(pixels[:, :, 0].copy())

@@ -1,5 +1,5 @@
-"""Classifies source files by name as user code or library code. Warnings and ``./twins audit`` use
-the result.
+"""Classifies source files by name as user code or library code.
+Warnings and ``./twins audit`` use the result.
 """
 
 import os
@@ -16,8 +16,8 @@ import torch
 
 
 class Origin(Enum):
-    """Kind of code in a file: NumPy, torch and ``random``; this package; other installed code; user
-    code.
+    """Kind of code in a file: NumPy, torch and ``random``;
+    this package; other installed code; user code.
     """
 
     GENERATOR = "the libraries that have the generators"
@@ -67,15 +67,15 @@ def origin_of(filename: str) -> Origin:
 
 
 def is_user_code(filename: str) -> bool:
-    """Return True if *filename* is not part of this package, of the standard library or of an
-    installed package.
+    """Return True if *filename* is not part of this package,
+    of the standard library or of an installed package.
     """
     return origin_of(filename) is Origin.USER
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Issue a warning that names the innermost line of the call stack outside this package, torch
-    and NumPy.
+    """Issue a warning that names the innermost line of the call stack outside this package,
+    torch and NumPy.
     """
     # That is the loop over the loader, or the line that closed or dropped an iterator.
     warnings.warn(

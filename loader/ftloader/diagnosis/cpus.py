@@ -26,8 +26,8 @@ def _smallest_quota(groups: Path, own: Path) -> float:
 
 
 def _groups_of_this_process(groups: Path, own: Path) -> set[Path]:
-    """Return the directories of this process's control groups and their ancestors. Some may not
-    exist.
+    """Return the directories of this process's control groups and their ancestors.
+    Some may not exist.
     """
     directories = {groups, groups / "cpu"}  # in a container its own group is mounted as the root
     for line in _read(own).splitlines():

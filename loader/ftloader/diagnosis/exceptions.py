@@ -1,5 +1,5 @@
-"""Functions for notes, messages and tracebacks of exceptions of any class, even one that allows no
-changes.
+"""Functions for notes, messages and tracebacks of exceptions of any class,
+even one that allows no changes.
 
 An exception's class may override attributes and methods so that they raise. The consumer must still
 get the dataset's own exception. So these functions use the attributes of ``BaseException`` itself,
@@ -16,8 +16,8 @@ _CHAIN: Any = [vars(BaseException)[name] for name in ("__cause__", "__context__"
 
 
 def annotate(error: BaseException, note: str) -> None:
-    """Add *note* (PEP 678) to *error*. Do nothing if *error* has that note already or cannot take
-    notes.
+    """Add *note* (PEP 678) to *error*. Do nothing if *error* has
+    that note already or cannot take notes.
     """
     with contextlib.suppress(Exception):
         if note not in notes_of(error):
@@ -70,8 +70,8 @@ def drop_first_frame(error: BaseException) -> None:
 
 
 def drop_frames[E: BaseException](error: E) -> E:
-    """Remove *error*'s traceback, cause and context, since frames keep local variables alive.
-    Return *error*.
+    """Remove *error*'s traceback, cause and context,
+    since frames keep local variables alive. Return *error*.
     """
     for link in _CHAIN:
         link.__set__(error, None)

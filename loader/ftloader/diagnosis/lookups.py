@@ -11,8 +11,8 @@ from typing import Any
 
 
 def optional(value: Any, name: str, default: Any = None) -> Any:
-    """Return the attribute *name* of *value*; *default* if it has none, or looking it up raises an
-    ``Exception``.
+    """Return the attribute *name* of *value*; *default* if it has none,
+    or looking it up raises an ``Exception``.
     """
     try:
         return getattr(value, name, default)

@@ -53,14 +53,14 @@ def faults_note(faults: int, samples: int, cpu: float, own_memory: int) -> str |
 
 @functools.cache
 def _gives_memory_back() -> bool:
-    """Return True if this is a free-threaded build that was started without
-    MIMALLOC_PURGE_DELAY.
+    """Return True if this is a free-threaded build
+    that was started without MIMALLOC_PURGE_DELAY.
     """
     if not sysconfig.get_config_var("Py_GIL_DISABLED"):
         return False
     try:
-        # As it was at the start: a value that the program has put into os.environ since has no
-        # effect.
+        # As it was at the start: a value that the program has put into os.environ
+        # since has no effect.
         with open("/proc/self/environ", "rb") as file:
             return b"\0MIMALLOC_PURGE_DELAY=" not in b"\0" + file.read().upper()
     except OSError:

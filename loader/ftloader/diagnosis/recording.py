@@ -27,8 +27,8 @@ _OVERLAPPING = 8  # epochs that may run at the same time, each in an iterator of
 
 @dataclass(eq=False)
 class WorkerTimes:
-    """Times of one worker, or of one batch, in seconds, and the numbers of page faults and of
-    samples loaded.
+    """Times of one worker, or of one batch, in seconds,
+    and the numbers of page faults and of samples loaded.
     """
 
     loading: float = 0.0
@@ -52,8 +52,8 @@ class WorkerTimes:
 
 
 def seconds_queued() -> float:
-    """Return the total seconds that the calling thread was ready to run but had no CPU; 0 if that
-    is unknown.
+    """Return the total seconds that the calling thread was ready to run but had no CPU;
+    0 if that is unknown.
     """
     try:
         with open("/proc/thread-self/schedstat", "rb", buffering=0) as file:
@@ -103,8 +103,8 @@ class EpochRecord:
 
     @property
     def seconds(self) -> float:
-        """Seconds from an epoch's start to its latest return from ``next()``, added up over the
-        recorded epochs.
+        """Seconds from an epoch's start to its latest return from ``next()``,
+        added up over the recorded epochs.
         """
         return self._earlier_seconds + self._latest - self._started
 
@@ -124,15 +124,15 @@ class EpochRecord:
         return self._earlier_worker_seconds + in_use
 
     def made_iterator(self) -> None:
-        """Record that ``iter()`` returns now. The time since the epoch's start counts as
-        waiting.
+        """Record that ``iter()`` returns now.
+        The time since the epoch's start counts as waiting.
         """
         self._latest = time.perf_counter()
         self.waited += self._latest - self._started
 
     def returned(self, since: float, ready: int, sampling: float) -> None:
-        """Record that ``next()``, called at the time *since* (``perf_counter``), now returns a
-        batch.
+        """Record that ``next()``, called at the time *since* (``perf_counter``),
+        now returns a batch.
 
         *ready*: number of built batches at the time of the call. *sampling*: seconds of the call
         spent in the sampler.
@@ -155,8 +155,8 @@ class EpochRecord:
         self.waits[place if place < _BINS else -1] += 1
 
     def handed_over(self, fetched: Any, worker_id: int) -> None:
-        """Count the batch *fetched*. A worker thread adds its times itself; for other workers, add
-        them.
+        """Count the batch *fetched*. A worker thread adds its times itself;
+        for other workers, add them.
         """
         if self.worker_method == "process" and not self.batches:
             self.starting = max(0.0, fetched.began - self._started)  # processes have the same clock

@@ -1,5 +1,5 @@
-"""Warns about handles (files, cursors, readers) among a dataset's attributes, which worker threads
-would share.
+"""Warns about handles (files, cursors, readers) among a dataset's attributes,
+which worker threads would share.
 
 A read in one thread moves a file's position for all threads. So code that is right in processes may
 give wrong samples. Types are compared by name, of the attributes of the dataset and of a dataset
@@ -40,8 +40,8 @@ _WARNING: Final = (
 
 
 def warning_of_handles(dataset: Any) -> str | None:
-    """Return the text of a warning if *dataset* has handles that worker threads would share, else
-    None.
+    """Return the text of a warning if *dataset* has handles
+    that worker threads would share, else None.
     """
     handles = handles_of(dataset)
     return f"{', '.join(handles[:5])} {_WARNING}" if handles else None
@@ -51,8 +51,8 @@ def handles_of(dataset: Any, path: str = "dataset", depth: int = 5) -> list[str]
     """Return "dataset.archive is a zipfile.ZipFile" for each handle in *dataset*, and in up to
     *depth* wrapped ones.
     """
-    # A copy, since a worker may change the attributes now. No dict, since a key may have a hash of
-    # its own.
+    # A copy, since a worker may change the attributes now. No dict,
+    # since a key may have a hash of its own.
     attributes = [
         (name, value, _kind(value)) for name, value in attributes_of(dataset).copy().items()
     ]

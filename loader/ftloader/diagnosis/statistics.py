@@ -13,8 +13,8 @@ from ftloader.diagnosis.recording import EpochRecord
 
 _KEEPS_UP = 0.05  # share of the time; a loop that waits less has its data in time
 _BUSY = 0.7  # share of the time; workers that load more are what limits
-# share of the busy time on a CPU or waiting for one; below it, loading mostly waits for other
-# things
+# share of the busy time on a CPU or waiting for one; below it,
+# loading mostly waits for other things
 _COMPUTES = 0.6
 _STRAGGLES = 3.0  # times as long a sample as the median worker
 # range of the seconds on a CPU, or waiting for one, per second of threads that share the GIL
@@ -44,8 +44,8 @@ MORE_SHM = (
 
 @dataclasses.dataclass(frozen=True)
 class WorkerStatistics:
-    """Counts and times of one worker. ``Statistics`` has the sums over the workers, and describes
-    each number.
+    """Counts and times of one worker. ``Statistics`` has the sums over the workers,
+    and describes each number.
     """
 
     samples: int
@@ -111,8 +111,8 @@ class Statistics:
 
     @property
     def busy_share(self) -> float:
-        """Fraction (0 to 1) of the workers' time, after they have started, spent loading and
-        collating.
+        """Fraction (0 to 1) of the workers' time, after they have started,
+        spent loading and collating.
         """
         available = self.worker_seconds - self.starting * self.num_workers
         return min(1.0, (self.loading + self.collating) / available) if available > 0 else 0.0
@@ -173,8 +173,8 @@ def statistics(record: EpochRecord, memory: tuple[int, int]) -> Statistics:
 
 
 def _straggler(workers: tuple[WorkerStatistics, ...]) -> int | None:
-    """Return the slowest worker's id if its time per sample is several times the median worker's,
-    else None.
+    """Return the slowest worker's id if its time per sample is
+    several times the median worker's, else None.
     """
     times = [worker.loading / worker.samples if worker.samples else 0.0 for worker in workers]
     middle = sorted(times)[len(times) // 2] if len(times) > 2 else math.inf

@@ -28,16 +28,16 @@ _ROW = 64  # requests in a row after which the limit may shrink,
 # ... if they have also taken this long: fast batches are small, and a row of them says little
 _ROW_SECONDS = 2.0
 _LONGEST_ROW = 4096
-# small batches to have ahead where the loader chooses the number of workers: the loop then seldom
-# sleeps
+# small batches to have ahead where the loader chooses the number of workers:
+# the loop then seldom sleeps
 MANY = 16
 # bytes that all batches together may take without a look at whether they are needed
 _SMALL = 16 * 2**20
 
 
 class Ahead:
-    """Limit on the number of batches dispatched and not yet handed over. The iterator's lock guards
-    this object.
+    """Limit on the number of batches dispatched and not yet handed over.
+    The iterator's lock guards this object.
 
     ``most``: the largest limit, *factor* batches for each of the *workers* in use. *given*: True if
     the user chose *factor*; the limit then always equals ``most``. *extra*: number of batches that
@@ -115,8 +115,8 @@ class Ahead:
         )
 
     def asked(self, ready: int, idle: bool, now: float) -> None:
-        """Record that the consumer asks for a batch at the time *now*, when *ready* batches are
-        built.
+        """Record that the consumer asks for a batch at the time *now*,
+        when *ready* batches are built.
 
         *idle*: True if workers have nothing left to do.
         """
@@ -143,8 +143,8 @@ class Ahead:
         return max(0.0, (_LOST * (now - self._since) - self._lost) / (1 - _LOST))
 
     def waited(self, seconds: float, idle: bool, now: float) -> bool:
-        """Record that the consumer has waited *seconds* until *now*. Return True if this has raised
-        ``limit``.
+        """Record that the consumer has waited *seconds* until *now*.
+        Return True if this has raised ``limit``.
 
         *idle*: True if workers have nothing left to do. One wait may be recorded in several parts.
         """

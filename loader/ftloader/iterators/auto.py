@@ -37,8 +37,8 @@ def number_of_workers(given: Any) -> Any:
 
 
 def tuner_of(loader: Any) -> WorkerTuner | None:
-    """Return a ``WorkerTuner`` that starts where the loader's previous tuner is; None if the number
-    is fixed.
+    """Return a ``WorkerTuner`` that starts where the loader's previous tuner is;
+    None if the number is fixed.
     """
     # Workers of an iterable-style dataset divide the data among themselves by their number. A
     # worker_init_fn is called before anything is loaded, since it may seed the program's
@@ -64,8 +64,8 @@ def tuner_of(loader: Any) -> WorkerTuner | None:
 
 
 def totals(times: list[WorkerTimes], record: EpochRecord, batches: int, dispatched: int) -> Totals:
-    """Return the ``Totals`` so far. *batches*: number handed over; *dispatched*: number given to
-    workers.
+    """Return the ``Totals`` so far. *batches*: number handed over;
+    *dispatched*: number given to workers.
     """
     return Totals(
         now=time.perf_counter(),

@@ -66,8 +66,8 @@ class Shared:
         return Shared, (copy.copy(self.states), copy.copy(self.tuner))
 
     def warn_of_handles(self, dataset: Any) -> None:
-        """Warn once if *dataset* has handles, such as open files, that worker threads would
-        share.
+        """Warn once if *dataset* has handles, such as open files,
+        that worker threads would share.
         """
         if not self._handles_warned and (message := warning_of_handles(dataset)) is not None:
             self._handles_warned = True
@@ -78,8 +78,8 @@ def _quiet(loader: Any, mid_epoch: bool) -> StandIn:
     """Return a proxy of *loader*, so that torch does not use the loader's generator or, if
     *mid_epoch*, its sampler.
     """
-    # torch draws a seed, which the saved one replaces. In the middle of an epoch IndexStream calls
-    # ``iter(sampler)``.
+    # torch draws a seed, which the saved one replaces. In the middle
+    # of an epoch IndexStream calls ``iter(sampler)``.
     return StandIn(
         loader, generator=torch.Generator(), **({"_index_sampler": ()} if mid_epoch else {})
     )
@@ -258,8 +258,8 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         raise StopIteration
 
     def worker_states(self) -> list[states.WorkerState]:
-        """Return the ``WorkerState`` from which each worker starts; with ``num_workers=0``, one for
-        the consumer.
+        """Return the ``WorkerState`` from which each worker starts;
+        with ``num_workers=0``, one for the consumer.
         """
         resume = self._resume
         common = states.WorkerState(every=self._every, lives_on=self._lives_on)

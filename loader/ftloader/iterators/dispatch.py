@@ -1,7 +1,7 @@
 """Dispatches batches to worker threads, and receives what the threads send back.
 
-``Prefetch`` (``iterators.prefetch``) decides how far ahead the sampler is asked and batches are
-dispatched.
+``Prefetch`` (``iterators.prefetch``) decides how far ahead the sampler is asked
+and batches are dispatched.
 """
 
 import math
@@ -24,8 +24,8 @@ iterator and its threads alive."""
 
 
 class Dispatcher:
-    """Dispatcher of batches to the threads of *pool*, which has started. The iterator's lock guards
-    this object.
+    """Dispatcher of batches to the threads of *pool*, which has started.
+    The iterator's lock guards this object.
 
     *contexts*: each worker's context. *hints*: set if all workers build each batch together, None
     if one worker builds it alone. *results*: queue of the workers' messages. *departures*: list to
@@ -58,8 +58,8 @@ class Dispatcher:
         self.drained = False
 
     def dispatch(self, next_index: NextIndex) -> None:
-        """Queue tasks for the workers until ``Ahead.limit`` batches are dispatched, or no batch is
-        left.
+        """Queue tasks for the workers until ``Ahead.limit`` batches are dispatched,
+        or no batch is left.
         """
         prefetch = self.prefetch
         self._draw(next_index)
@@ -70,8 +70,8 @@ class Dispatcher:
                 return
             number, index = prefetch.dispatched, prefetch.drawn.popleft()
             if isinstance(index, Failure):
-                # Filed as a result, so that it is raised after the batches that the sampler gave
-                # before.
+                # Filed as a result, so that it is raised
+                # after the batches that the sampler gave before.
                 prefetch.dispatched += 1
                 prefetch.arrive(Result(self._epoch, number, index))
                 continue
@@ -90,8 +90,8 @@ class Dispatcher:
                 self.pool.tasks[worker_id or 0].put(task)
 
     def _draw(self, next_index: NextIndex) -> None:
-        """Draw indices from the sampler, up to the limit on batches drawn ahead
-        (``Prefetch.may_draw``).
+        """Draw indices from the sampler, up to the limit
+        on batches drawn ahead (``Prefetch.may_draw``).
         """
         prefetch = self.prefetch
         while not self.drained and prefetch.may_draw:
@@ -112,8 +112,8 @@ class Dispatcher:
         self.present.update(range(started, self.pool.started))
 
     def help_with_unclaimed(self) -> None:
-        """Let workers that have just been added help with the batches that were dispatched
-        before.
+        """Let workers that have just been added help
+        with the batches that were dispatched before.
         """
         for number, reference in self.prefetch.unclaimed():
             if isinstance(batch := reference(), SharedBatch):
@@ -121,8 +121,8 @@ class Dispatcher:
                     self.pool.tasks[0].put(Task(self._contexts, number, batch))
 
     def receive(self, timeout: float = math.inf) -> bool:
-        """Wait up to *timeout* seconds for a worker's message, and handle it. Return False if none
-        came.
+        """Wait up to *timeout* seconds for a worker's message,
+        and handle it. Return False if none came.
         """
         try:
             message = self._results.get(timeout=None if timeout == math.inf else max(0.0, timeout))
@@ -156,8 +156,8 @@ class Dispatcher:
 
     @property
     def workers_are_idle(self) -> bool:
-        """True if workers have nothing left to do because ``Ahead.limit`` batches are
-        dispatched.
+        """True if workers have nothing left to do because
+        ``Ahead.limit`` batches are dispatched.
         """
         prefetch = self.prefetch
         if not prefetch.drawn or not self._ahead.may_grow or self.pool.stopped:

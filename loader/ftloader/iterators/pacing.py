@@ -17,8 +17,8 @@ _BETWEEN_TASKS = 0.005  # seconds within which a worker that has sent its batch 
 
 
 class Pacer:
-    """Adapter of *ahead* and of the number of workers to the loop. The iterator's lock guards this
-    object.
+    """Adapter of *ahead* and of the number of workers to the loop.
+    The iterator's lock guards this object.
 
     *tuner*: chooser of the number of workers; None if the number is fixed. *memory*: the pool of
     batch memory, which keeps as many blocks as there may be batches. *timeout*: seconds that the
@@ -42,8 +42,8 @@ class Pacer:
             self._tuner.begin(self._totals())
 
     def asked(self, next_index: NextIndex) -> None:
-        """Record that the consumer asks for a batch. Change the number of workers if that is
-        due.
+        """Record that the consumer asks for a batch.
+        Change the number of workers if that is due.
         """
         record, dispatcher = self._record, self._dispatcher
         if record.batches:
@@ -55,8 +55,8 @@ class Pacer:
             self._tune(self._tuner, next_index)
 
     def wait(self, next_index: NextIndex) -> bool:
-        """Wait for a worker's message and handle it. Return False if none came within the loader's
-        ``timeout``.
+        """Wait for a worker's message and handle it.
+        Return False if none came within the loader's ``timeout``.
         """
         dispatcher = self._dispatcher
         if dispatcher.has_messages or not self._ahead.adapts:
@@ -84,8 +84,8 @@ class Pacer:
         return now
 
     def _tune(self, tuner: WorkerTuner, next_index: NextIndex) -> None:
-        """If it is time (``tuner.due``), ask *tuner* for the best number of workers, and change to
-        that number.
+        """If it is time (``tuner.due``), ask *tuner* for the best number of workers,
+        and change to that number.
         """
         dispatcher = self._dispatcher
         if len(dispatcher.present) < dispatcher.pool.started:

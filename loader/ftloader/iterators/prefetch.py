@@ -82,8 +82,8 @@ class Prefetch:
         return self._unclaimed
 
     def dispatch(self, batch: Any) -> int | None:
-        """Count *batch* as dispatched. Return the id of the worker that must build it, or None for
-        any worker.
+        """Count *batch* as dispatched. Return the id of the worker that must build it,
+        or None for any worker.
         """
         number, self.dispatched = self.dispatched, self.dispatched + 1
         if self.with_data is None:
@@ -122,8 +122,8 @@ class Prefetch:
         return result, worker_id
 
     def forget_worker(self, worker_id: int, epoch: Epoch) -> None:
-        """Remove a worker that has ended. Store an empty result for each batch that it left
-        unbuilt.
+        """Remove a worker that has ended. Store an empty result
+        for each batch that it left unbuilt.
         """
         if self.with_data is not None:
             self.with_data.discard(worker_id)

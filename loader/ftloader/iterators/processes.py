@@ -1,5 +1,5 @@
-"""The iterator over batches built by worker processes: torch's, with this package's fetchers
-(``workers.process``).
+"""The iterator over batches built by worker processes: torch's,
+with this package's fetchers (``workers.process``).
 """
 
 import contextlib
@@ -130,8 +130,8 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
             and init_fn.args
             and isinstance(init_fn.args[0], WorkerStart)
         ):
-            # For data pipes torch wraps the function that it has just read in one that shards the
-            # pipes.
+            # For data pipes torch wraps the function that it has just read
+            # in one that shards the pipes.
             inner = init_fn.args[0].worker_init_fn
             init_fn = functools.partial(init_fn.func, inner, *init_fn.args[1:])
         self._worker_start = WorkerStart(init_fn, self._settings.policy, self.worker_states())
@@ -204,8 +204,8 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
 
     def _shutdown_workers(self) -> None:
         if self.orphaned:
-            # the queues and events are the parent's too; only the map of workers is this process's
-            # own
+            # the queues and events are the parent's too;
+            # only the map of workers is this process's own
             self._shutdown = True
             if self._worker_pids_set:
                 self._remove_worker_pids(id(self))

@@ -1,5 +1,5 @@
-"""The iterator for ``num_workers=0``: torch's, with the fetcher that worker threads and processes
-use.
+"""The iterator for ``num_workers=0``: torch's, with the fetcher
+that worker threads and processes use.
 
 So ``sample_rng()``, ``on_error`` and the notes on exceptions are the same with and without workers.
 """

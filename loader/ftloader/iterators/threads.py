@@ -56,8 +56,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._in_use = WorkersInUse(number)
         self._times = [WorkerTimes() for _ in range(workers)]
         if self._warns and loader._dataset_kind == DatasetKind.Map:
-            # First of all: filters may turn the warning into an error, which must not use up a
-            # loaded state.
+            # First of all: filters may turn the warning into an error,
+            # which must not use up a loaded state.
             loader._shared.warn_of_handles(loader.dataset)
         super().__init__(loader)
         self._num_workers = workers  # that may be used
@@ -81,8 +81,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._begin_epoch()
 
     def _start_workers(self, loader: Any, copies: list[UserObjects] | None = None) -> None:
-        """Start the worker threads. *copies*: each worker's user objects, made here if it is
-        None.
+        """Start the worker threads. *copies*: each worker's user objects,
+        made here if it is None.
         """
         config = WorkerConfig(
             settings=self._settings,
@@ -160,8 +160,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             self._begin_epoch()
 
     def close(self) -> None:
-        """Stop the workers; wait up to ``workers.exit.JOIN_LIMIT`` seconds. Any thread may call
-        this, repeatedly.
+        """Stop the workers; wait up to ``workers.exit.JOIN_LIMIT`` seconds.
+        Any thread may call this, repeatedly.
         """
         pool = self._pool  # read once: iter(loader) in another thread may replace it
         pool.stop()
@@ -245,8 +245,8 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             if (next_outcome := prefetch.take()) is not None:
                 result, worker_id = next_outcome
                 outcome = result.outcome
-                # Before the hand-over, so that a worker has the next task while the consumer uses
-                # this batch.
+                # Before the hand-over, so that a worker has the next task
+                # while the consumer uses this batch.
                 dispatcher.dispatch(self._next_index)
                 if isinstance(outcome, Failure):
                     self._progress.failed(result.number, worker_id)

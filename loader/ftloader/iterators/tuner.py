@@ -1,5 +1,5 @@
-"""Finds how many worker threads to use, for ``num_workers="auto"``. This file uses no threads and
-no clock.
+"""Finds how many worker threads to use, for ``num_workers="auto"``.
+This file uses no threads and no clock.
 
 At a batch boundary the tuner judges the time since its latest decision (a window):
 
@@ -82,8 +82,8 @@ class WorkerTuner:
         self.begin(NOTHING_YET)
 
     def begin(self, totals: Totals) -> None:
-        """Start an epoch now, when the totals are *totals*. A trial from the epoch before goes
-        on.
+        """Start an epoch now, when the totals are *totals*.
+        A trial from the epoch before goes on.
         """
         has_reference = self._settled_rate is not None or self._tried_from is not None
         self._open(totals, settling=has_reference)  # an epoch's first batch says little

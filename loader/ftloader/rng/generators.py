@@ -1,5 +1,5 @@
-"""Saves and loads states of random generators as plain values, and makes torch generators from long
-seeds.
+"""Saves and loads states of random generators as plain values,
+and makes torch generators from long seeds.
 
 A generator is one of ``torch.Generator``, ``random.Random``, ``numpy.random.Generator`` and
 ``numpy.random.RandomState``. Its saved state survives pickle, JSON and ``torch.save``. Saving a
@@ -23,8 +23,8 @@ PROGRAMS: Mapping[str, Any] = {
     "numpy.random": np.random.mtrand._rand,
     "torch's default generator": torch.default_generator,
 }
-"""The program's global generators, such as the one that ``random.random()`` uses. Keys: their names
-in messages.
+"""The program's global generators, such as the one that ``random.random()`` uses.
+Keys: their names in messages.
 """
 
 State = Mapping[str, Any]  # of one generator, of JSON's types only: its ``kind`` and its ``state``
@@ -46,8 +46,8 @@ def save(generator: Any) -> State:
 
 
 def load(states: Iterable[tuple[Any, State]]) -> None:
-    """Load each pair (generator, saved state). If a state does not fit, undo all loads and raise
-    ``ValueError``.
+    """Load each pair (generator, saved state). If a state does not fit,
+    undo all loads and raise ``ValueError``.
     """
     earlier: list[tuple[Any, State]] = []
     try:

@@ -17,8 +17,8 @@ from ftloader import fork
 from ftloader.current import this_thread
 from ftloader.rng import generators
 
-# One ``preserved`` block at a time: else a block would restore the seeds of another block's
-# worker_init_fn.
+# One ``preserved`` block at a time: else a block would restore the seeds
+# of another block's worker_init_fn.
 _one_at_a_time = fork.rlock()
 
 _WORDS = 624  # in the state of a Mersenne Twister, which renews all of them once they are used up
@@ -30,8 +30,8 @@ def preserved() -> Iterator[None]:
     """Restore, after a ``with`` block, each global generator (random, NumPy, torch) that was seeded
     in the block.
     """
-    # A generator that other threads have only drawn from is left alone. Does nothing in a worker
-    # thread.
+    # A generator that other threads have only drawn from is left alone.
+    # Does nothing in a worker thread.
     if this_thread.worker is not None:
         yield
         return
@@ -53,8 +53,8 @@ def preserved() -> Iterator[None]:
 
 
 def states() -> dict[str, Any]:
-    """Return a dict of the state of each global generator, with the keys of
-    ``generators.PROGRAMS``.
+    """Return a dict of the state of each global generator,
+    with the keys of ``generators.PROGRAMS``.
     """
     return {name: generators.save(generator) for name, generator in generators.PROGRAMS.items()}
 
@@ -79,8 +79,8 @@ def _was_seeded(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 
 
 def _words(saved: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return the 624 state words of a saved Mersenne Twister (MT19937); None for a generator of
-    another kind.
+    """Return the 624 state words of a saved Mersenne Twister (MT19937);
+    None for a generator of another kind.
     """
     state = saved["state"]
     if saved["kind"] == "torch":  # the words start at byte 24: see generators
@@ -91,8 +91,8 @@ def _words(saved: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def _queued_cuda_seeds(restore: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the CUDA seeds that torch keeps until CUDA is initialised. First put back *restore*,
-    if given.
+    """Return the CUDA seeds that torch keeps until CUDA is initialised.
+    First put back *restore*, if given.
     """
     # not public; without it nothing is queued
     tracker = getattr(torch.cuda, "_lazy_seed_tracker", None)

@@ -43,15 +43,15 @@ class SampleRNG:
 
     @cached_property
     def torch(self) -> torch.Generator:
-        """The sample's ``torch.Generator`` on the CPU, for the argument ``generator`` of torch's
-        functions.
+        """The sample's ``torch.Generator`` on the CPU,
+        for the argument ``generator`` of torch's functions.
         """
         return make_torch_generator(self._digest(b"torch", 32))
 
     @cached_property
     def python(self) -> random.Random:
-        """The sample's ``random.Random``. Its methods are the functions of the module ``random``
-        (``shuffle``, ...).
+        """The sample's ``random.Random``. Its methods are the functions
+        of the module ``random`` (``shuffle``, ...).
         """
         return random.Random(self._number(b"python", 16))
 
@@ -104,8 +104,8 @@ def sample_rng() -> SampleRNG:
 
 
 def canonical_bytes(key: Any) -> bytes:
-    """Return *key* as bytes, the same in every process, on every machine, in every release of this
-    package.
+    """Return *key* as bytes, the same in every process, on every machine,
+    in every release of this package.
 
     Equal keys give equal bytes: ``1``, ``True``, ``1.0``, ``np.uint8(1)`` and ``torch.tensor(1)``;
     a namedtuple and the tuple of its items. Unequal keys give distinct bytes. All NaNs count as

@@ -1,3 +1,3 @@
-"""A loader's ``state_dict()`` and ``load_state_dict()``. ``ftloader.state.format`` describes the
-saved state.
+"""A loader's ``state_dict()`` and ``load_state_dict()``.
+``ftloader.state.format`` describes the saved state.
 """

@@ -5,11 +5,11 @@ lists, strings, numbers, None. Only results of user-supplied ``state_dict()`` me
 type. The dictionary survives ``pickle``, ``torch.save`` (also with ``weights_only=True``) and, if
 the user-supplied parts do, JSON.
 
-The class ``SavedState`` describes the dictionary's parts. The part ``loader`` is what
-``describe_loader`` returns.
+The class ``SavedState`` describes the dictionary's parts.
+The part ``loader`` is what ``describe_loader`` returns.
 
-The workers divide an iterable-style dataset among themselves. A state describes each worker's share
-by:
+The workers divide an iterable-style dataset among themselves.
+A state describes each worker's share by:
 
 - ``batches``: number of batches of this epoch that have been handed over
 - ``snapshot``: latest state of the worker's dataset and the dataset's iterator; None: start from
@@ -42,8 +42,8 @@ Share = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """Parts of a loaded and checked state, from which an epoch starts. Do not change the object or
-    its values.
+    """Parts of a loaded and checked state, from which an epoch starts.
+    Do not change the object or its values.
     """
 
     phase: str = "begin"  # "begin" (before an epoch), "middle" or "end" (after one)
@@ -68,8 +68,8 @@ class SavedState:
     # epochs if the next epoch uses the same dataset objects and they have a state.
     workers: tuple[Mapping[str, Any], ...] | None = None
     next_worker: int = 0  # worker whose turn is next
-    # Batches of the epoch that were handed over before its rest was loaded as an epoch
-    # (``samplers.rest_as_epoch``).
+    # Batches of the epoch that were handed over before its rest was loaded
+    # as an epoch (``samplers.rest_as_epoch``).
     steps_before: int = 0
     # map-style, processes: the state of each worker's dataset
     datasets: tuple[Any, ...] | None = None
@@ -119,8 +119,8 @@ def fresh_share(dataset: Any = None, known: bool = True, after: int = 0) -> dict
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """State from which one worker starts an epoch. Picklable if the user-supplied states in it
-    are.
+    """State from which one worker starts an epoch.
+    Picklable if the user-supplied states in it are.
     """
 
     # iterable-style: the share to continue, or None to start from the dataset as it is
@@ -131,8 +131,8 @@ class WorkerState:
 
 
 def same(state: Any, other: Any) -> bool:
-    """Return True if two states compare equal; False if they differ or cannot be compared (states
-    with tensors).
+    """Return True if two states compare equal; False if they differ
+    or cannot be compared (states with tensors).
     """
     try:
         return bool(state == other)
@@ -156,8 +156,8 @@ def require_stateful(value: Any, name: str) -> None:
 class FailedState:
     """Placeholder for the state of a dataset, iterator or sampler whose ``state_dict()`` failed.
 
-    Copying it raises the error. So users see the error only if they call the loader's
-    ``state_dict()``.
+    Copying it raises the error. So users see the error only
+    if they call the loader's ``state_dict()``.
     """
 
     whose: str
@@ -189,15 +189,15 @@ def state_of(part: Any) -> Any:
 
 
 def dataset_state(dataset: Any) -> Any:
-    """Return a copy of the dataset's state (see ``state_of``), or None if the dataset has no
-    ``state_dict()``.
+    """Return a copy of the dataset's state (see ``state_of``),
+    or None if the dataset has no ``state_dict()``.
     """
     return state_of(dataset) if is_stateful(dataset) else None
 
 
 def describe_loader(loader: Any) -> dict[str, Any]:
-    """Return the settings of *loader* to save under the key ``loader``: dataset style, batch size,
-    ``drop_last``.
+    """Return the settings of *loader* to save under the key ``loader``:
+    dataset style, batch size, ``drop_last``.
     """
     batch_size, drop_last = loader.batch_size, loader.drop_last
     if batch_size is None and loader.batch_sampler is not None:
@@ -211,8 +211,8 @@ def describe_loader(loader: Any) -> dict[str, Any]:
 
 
 def make_state(loader: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
-    """Return a state dictionary with *loader* (from ``describe_loader``), *parts* and defaults for
-    other parts.
+    """Return a state dictionary with *loader* (from ``describe_loader``),
+    *parts* and defaults for other parts.
     """
     filled = replace(NOTHING, **parts)
     values = ((name, getattr(filled, name)) for name in SavedState.__dataclass_fields__)
@@ -221,8 +221,8 @@ def make_state(loader: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
 
 
 def parse(state: Any) -> SavedState:
-    """Return a copy of *state* as ``SavedState``. Raise ``ValueError`` if *state* is not in this
-    version's format.
+    """Return a copy of *state* as ``SavedState``. Raise ``ValueError``
+    if *state* is not in this version's format.
     """
     if not isinstance(state, Mapping):
         raise ValueError(f"the state must be a dictionary from state_dict(), not {type(state)}")
@@ -257,8 +257,8 @@ def parse(state: Any) -> SavedState:
 def check_fit(
     state: Mapping[str, Any], resume: SavedState, loader: Any, batches: bool = True
 ) -> None:
-    """Raise ``ValueError`` if the settings of *loader* do not fit *state*, which was parsed into
-    *resume*.
+    """Raise ``ValueError`` if the settings of *loader* do not fit *state*,
+    which was parsed into *resume*.
 
     If *batches* is False, ``batch_size`` and ``drop_last`` may differ.
     """
@@ -277,8 +277,8 @@ def check_fit(
 
 
 def lives_on(loader: Any) -> bool:
-    """Return True if all epochs of an iterator use one dataset object: without workers, or with
-    persistent ones.
+    """Return True if all epochs of an iterator use one dataset object:
+    without workers, or with persistent ones.
     """
     return loader.num_workers == 0 or bool(loader.persistent_workers)
 
@@ -290,8 +290,8 @@ def check_workers(resume: SavedState, loader: Any) -> None:
     if resume.workers is None or not (resume.mid_epoch or lives_on(loader)):
         return
     saved, present = len(resume.workers), loader.num_workers
-    # No worker and one worker read the same stream. Any other number of workers splits it in
-    # another way.
+    # No worker and one worker read the same stream.
+    # Any other number of workers splits it in another way.
     if max(1, present) != saved:
         rest = " for the rest of this epoch, with threads or processes"
         whole = (

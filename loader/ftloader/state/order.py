@@ -1,5 +1,5 @@
-"""The batch order of one epoch of a map-style dataset: drawn from the sampler, or rebuilt from a
-saved state.
+"""The batch order of one epoch of a map-style dataset:
+drawn from the sampler, or rebuilt from a saved state.
 """
 
 import copy
@@ -36,8 +36,8 @@ class IndexStream:
         self._generators = samplers.OwnGenerators(loader)
         self._elastic = samplers.elastic(self._index_sampler) is not None
         samplers.check_skipping(self._index_sampler)
-        # Number of batches between two states of the samplers; 0: one state, at the start of the
-        # epoch.
+        # Number of batches between two states of the samplers;
+        # 0: one state, at the start of the epoch.
         self._every = 1 if self._elastic else loader.snapshot_every_n_steps or 0
         self._resume = resume
         self._progress: EpochProgress  # set by report_to()
@@ -81,8 +81,8 @@ class IndexStream:
         )
 
     def report_to(self, progress: EpochProgress) -> None:
-        """Report draws to *progress* from now on. Call this after torch has called
-        ``iter(sampler)``.
+        """Report draws to *progress* from now on.
+        Call this after torch has called ``iter(sampler)``.
         """
         self._progress = progress
         if not self._resume.mid_epoch:  # else the loaded state has it
@@ -97,8 +97,8 @@ class IndexStream:
         self._progress.order = order
 
     def _origin(self) -> dict[str, Any]:
-        """Return the values from which the batch order can be rebuilt. Call this before the first
-        draw.
+        """Return the values from which the batch order can be rebuilt.
+        Call this before the first draw.
         """
         generators = self._generators.save()
         order: dict[str, Any] = {
@@ -113,8 +113,8 @@ class IndexStream:
         )
 
     def next(self, torchs: Iterator) -> Any:
-        """Return the indices of the next batch. *torchs* is the iterator that torch has made from
-        the sampler.
+        """Return the indices of the next batch. *torchs* is the iterator
+        that torch has made from the sampler.
         """
         if self._batches is None:
             self._batches = iter(())  # if the next steps fail, the sampler counts as ended
@@ -182,8 +182,8 @@ class IndexStream:
             self._samples.load_state_dict(copy.deepcopy(snapshot["states"][samplers.ITERATOR]))  # type: ignore[attr-defined]
 
     def _find_again(self, resume: SavedState) -> None:
-        """Rebuild the batch order saved in *resume*: draw again the batches that the saved run had
-        drawn.
+        """Rebuild the batch order saved in *resume*:
+        draw again the batches that the saved run had drawn.
         """
         order, left = resume.order, None
         samplers.set_epochs(self._index_sampler, order["epochs"], distributed=True)
@@ -221,8 +221,8 @@ class IndexStream:
         self._progress.drawing = False
 
     def _draw_again(self, resume: SavedState) -> tuple[bool, tuple[int, Any]]:
-        """Draw the saved batches again. Return (True if the sampler ended, (number, indices) of the
-        last batch).
+        """Draw the saved batches again. Return (True if the sampler ended,
+        (number, indices) of the last batch).
         """
         last: tuple[int, Any] = (-1, None)
         while resume.ended or self._drawn < resume.drawn:
@@ -250,8 +250,8 @@ class IndexStream:
         return False, last
 
     def _step(self) -> Any:
-        """Draw the next batch's indices, which the caller must not change. If due, also save the
-        samplers' states.
+        """Draw the next batch's indices, which the caller must not change.
+        If due, also save the samplers' states.
         """
         try:
             index = next(self._batches)  # type: ignore[arg-type]  # made by _open()
@@ -275,8 +275,8 @@ class IndexStream:
         return _copied(index) if self._copies else index
 
     def _draw(self) -> Any:
-        """Draw the indices of the next batch, record the draw in the progress, and return the
-        indices.
+        """Draw the indices of the next batch, record the draw in the progress,
+        and return the indices.
         """
         progress = self._progress
         progress.drawing = True

@@ -19,8 +19,8 @@ from ftloader.state.samplers import digest
 
 # Plain tuples: making one for each batch costs a third of a named tuple.
 Drawn = tuple[int, int, Any]
-"""Number of batches drawn from the sampler; number and indices of the last of them (-1, None: none
-yet).
+"""Number of batches drawn from the sampler; number and indices of the last of them (-1,
+None: none yet).
 """
 HandedOver = tuple[int, frozenset[int], tuple, tuple[Share, ...], int]
 """Batches that the consumer has been given: (number, ahead, datasets, shares, next worker).
@@ -70,8 +70,8 @@ class EpochProgress:
         self.order = resume.order or {"generators": {}, "epochs": {}}  # see samplers
         self.drawn: Drawn = resume.drawn, -1, None
         self.ended = resume.ended  # True once the sampler has ended
-        # States of the samplers: the newest that is not ahead of the batches handed over, and all
-        # later ones.
+        # States of the samplers: the newest that is not ahead of the batches handed over,
+        # and all later ones.
         self.snapshots: tuple[Mapping[str, Any], ...] = (
             () if resume.sampler is None else (resume.sampler,)
         )
@@ -98,8 +98,8 @@ class EpochProgress:
             self.snapshots = self.snapshots[1:]
 
     def failed(self, number: int, worker_id: int = 0) -> None:
-        """Record that batch *number* raised. It counts as handed over as soon as a later batch is
-        handed over.
+        """Record that batch *number* raised. It counts as handed over
+        as soon as a later batch is handed over.
         """
         self._failed.append((number, worker_id))
 
@@ -140,8 +140,8 @@ class EpochProgress:
         return self._handed[3]
 
     def next_shares(self) -> list[Share]:
-        """Return, by worker id, the descriptions of the workers' shares at the start of the next
-        epoch.
+        """Return, by worker id, the descriptions of the workers' shares
+        at the start of the next epoch.
         """
         if self.fixed["dataset"] is None:  # a dataset without a state
             return [fresh_share()] * len(self.shares())
@@ -158,8 +158,8 @@ class EpochProgress:
         return self.snapshots, self._handed, self.drawn, self.order, self.ended
 
     def state(self, capture: Callable[[], Mapping]) -> dict[str, Any]:
-        """Return a copy of the loader's state. ``capture()`` must return the states of the loader's
-        generators.
+        """Return a copy of the loader's state. ``capture()`` must return the states
+        of the loader's generators.
         """
         while True:  # until no batch came in between
             snapshots, handed, drawn, order, ended = seen = self._seen()

@@ -107,15 +107,15 @@ class OwnGenerators:
 
 
 def draws_from_default(sampler: Any) -> bool:
-    """Return True if *sampler* is one of torch's samplers and draws from torch's default
-    generator.
+    """Return True if *sampler* is one of torch's samplers
+    and draws from torch's default generator.
     """
     return type(sampler) in _DRAWING and sampler.generator in (None, torch.default_generator)
 
 
 def epochs(index_sampler: Any) -> dict[str, int]:
-    """Return {position in ``chain()``: current ``epoch``} for the samplers that have
-    ``set_epoch``.
+    """Return {position in ``chain()``: current ``epoch``}
+    for the samplers that have ``set_epoch``.
     """
     return {
         str(position): sampler.epoch
@@ -135,8 +135,8 @@ def ranks(index_sampler: Any) -> int:
 
 
 def set_epochs(index_sampler: Any, saved: Mapping[str, int], *, distributed: bool) -> None:
-    """Call ``set_epoch`` of each sampler in ``chain(index_sampler)`` that has an epoch in *saved*
-    (see ``epochs``).
+    """Call ``set_epoch`` of each sampler in ``chain(index_sampler)``
+    that has an epoch in *saved* (see ``epochs``).
 
     If *distributed* is False, leave out samplers of the class ``DistributedSampler``.
     """
@@ -149,8 +149,8 @@ def set_epochs(index_sampler: Any, saved: Mapping[str, int], *, distributed: boo
 
 
 def digest(index: Any) -> str | None:
-    """Return a short hash of *index*, which a sampler yielded; None if ``canonical_bytes`` cannot
-    convert it.
+    """Return a short hash of *index*, which a sampler yielded;
+    None if ``canonical_bytes`` cannot convert it.
     """
     try:
         return hashlib.blake2b(canonical_bytes(index), digest_size=8).hexdigest()
@@ -159,8 +159,8 @@ def digest(index: Any) -> str | None:
 
 
 def next_pass_states(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return, for each sampler of *parts* ({name: sampler}), the state from which the next pass
-    will start.
+    """Return, for each sampler of *parts* ({name: sampler}),
+    the state from which the next pass will start.
     """
     # After a pass, only an elastic sampler's own state is still that of the pass.
     return {
@@ -170,8 +170,8 @@ def next_pass_states(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def elastic(index_sampler: Any) -> str | None:
-    """Return the name of the elastic sampler, as in ``stateful_samplers()``; None if no sampler is
-    elastic.
+    """Return the name of the elastic sampler, as in ``stateful_samplers()``;
+    None if no sampler is elastic.
     """
     return next(
         (name for name, part in stateful_samplers(index_sampler).items() if is_elastic(part)), None
@@ -226,8 +226,8 @@ def resumed_length(resume: SavedState, index_sampler: Any) -> int | None:
 
 
 def check_ranks(state: Any, sampler: Any) -> None:
-    """Raise ``ValueError`` if the sampler state *state* was saved with another number of ranks than
-    *sampler* has.
+    """Raise ``ValueError`` if the sampler state *state* was saved
+    with another number of ranks than *sampler* has.
     """
     if isinstance(state, Mapping) and state.get("num_replicas") != sampler.num_replicas:
         raise ValueError(
@@ -273,8 +273,8 @@ def check_stateful(index_sampler: Any, states: Mapping[str, Any]) -> None:
 
 
 def stateful_samplers(index_sampler: Any) -> dict[str, Any]:
-    """Return {name: sampler}: *index_sampler* and ``innermost(index_sampler)``, if they have
-    ``state_dict()``.
+    """Return {name: sampler}: *index_sampler* and ``innermost(index_sampler)``,
+    if they have ``state_dict()``.
     """
     parts = {"sampler": index_sampler}
     if (inner := innermost(index_sampler)) is not index_sampler:
@@ -283,8 +283,8 @@ def stateful_samplers(index_sampler: Any) -> dict[str, Any]:
 
 
 def innermost(index_sampler: Any) -> Any:
-    """Return the sampler inside *index_sampler* if that is torch's ``BatchSampler``, else
-    *index_sampler* itself.
+    """Return the sampler inside *index_sampler* if that is torch's ``BatchSampler``,
+    else *index_sampler* itself.
     """
     return index_sampler.sampler if type(index_sampler) is BatchSampler else index_sampler
 

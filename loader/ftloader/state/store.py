@@ -1,5 +1,5 @@
-"""Keeps a loader's state from one iterator to the next: a loaded state, or the progress of the
-latest epoch.
+"""Keeps a loader's state from one iterator to the next: a loaded state,
+or the progress of the latest epoch.
 """
 
 import copy
@@ -16,8 +16,8 @@ from ftloader.state.samplers import OwnGenerators
 
 
 class StateStore:
-    """Holder of a loaded state or, once an iterator has started, of the progress of the latest
-    epoch.
+    """Holder of a loaded state or, once an iterator has started,
+    of the progress of the latest epoch.
 
     The store does not refer to the iterator. Copies and pickles of a loader get the loaded state,
     not the progress.
@@ -48,8 +48,8 @@ class StateStore:
         return self._now[1]
 
     def resumed_length(self, index_sampler: Any) -> int | None:
-        """Return ``samplers.resumed_length`` of the loaded state, or of the epoch that was started
-        from it.
+        """Return ``samplers.resumed_length`` of the loaded state,
+        or of the epoch that was started from it.
         """
         loaded, progress = self._now
         if loaded is not None:
@@ -57,14 +57,14 @@ class StateStore:
         return None if progress is None or progress.finished else progress.length
 
     def began(self, progress: EpochProgress) -> None:
-        """Record *progress* as that of the latest epoch, and drop the loaded state, which has been
-        used.
+        """Record *progress* as that of the latest epoch,
+        and drop the loaded state, which has been used.
         """
         self._now = None, progress
 
     def load(self, state: Mapping[str, Any], loader: Any) -> None:
-        """Check and keep *state* for the next iterator. If it is invalid, raise ``ValueError`` and
-        change nothing.
+        """Check and keep *state* for the next iterator. If it is invalid,
+        raise ``ValueError`` and change nothing.
         """
         elastic = samplers.elastic(loader._index_sampler)
         if state == {}:
@@ -131,8 +131,8 @@ class StateStore:
 
 
 def load_iterable(dataset: Any, state: Any) -> bool:
-    """Load *state* into *dataset*, unless the dataset is in that state already. Return True if it
-    was loaded.
+    """Load *state* into *dataset*, unless the dataset is in that state already.
+    Return True if it was loaded.
     """
     # load_state_dict() may put a dataset into the middle of a pass, even with the state that the
     # dataset has already.
@@ -143,8 +143,8 @@ def load_iterable(dataset: Any, state: Any) -> bool:
 
 
 def _between_epochs(loader: Any, progress: EpochProgress | None) -> dict[str, Any]:
-    """Return the state after the epoch of *progress*, or before the first epoch if *progress* is
-    None.
+    """Return the state after the epoch of *progress*,
+    or before the first epoch if *progress* is None.
     """
     index_sampler = loader._index_sampler
     parts: dict[str, Any] = {"phase": "begin" if progress is None else "end", "dataset": None}

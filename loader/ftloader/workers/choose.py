@@ -18,8 +18,8 @@ def choose_workers(loader: Any) -> tuple[bool, list[UserObjects] | None]:
 
     None in place of the list: the objects have not been made yet, or are not needed.
     """
-    # "auto" chooses for each iterator, since a dataset may have opened a file, and tells the logger
-    # ``ftloader``.
+    # "auto" chooses for each iterator, since a dataset may have opened a file,
+    # and tells the logger ``ftloader``.
     if loader.worker_method != "auto":
         return loader.worker_method == "thread", None
     reason, copies = reason_against_threads(loader), None
@@ -55,8 +55,8 @@ def reason_against_threads(loader: Any) -> str | None:
 
 
 def check_thread_arguments(worker_method: Any, multiprocessing_context: Any, dataset: Any) -> None:
-    """Raise ``ValueError`` if *worker_method* is "thread" and one of the other arguments does not
-    allow threads.
+    """Raise ``ValueError`` if *worker_method* is "thread" and one
+    of the other arguments does not allow threads.
     """
     if worker_method != "thread":
         return

@@ -1,5 +1,5 @@
-"""Makes deep copies of an iterable-style dataset, ``collate_fn`` and ``worker_init_fn`` for each
-worker thread.
+"""Makes deep copies of an iterable-style dataset, ``collate_fn``
+and ``worker_init_fn`` for each worker thread.
 
 In a worker process everything is a copy, and datasets rely on that. The copies here are made as
 ``pickle`` makes them (``__reduce_ex__``, ``__getstate__``), except that a lock becomes a new, free
@@ -89,8 +89,8 @@ def copies_for_workers(original: UserObjects, dataset_kind: int, count: int) -> 
 
 
 class _Shared(NamedTuple):
-    """Wrapper that keeps ``_Pickler`` from copying a value: the copied object refers to the
-    original value.
+    """Wrapper that keeps ``_Pickler`` from copying a value:
+    the copied object refers to the original value.
     """
 
     value: Any
@@ -153,8 +153,8 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _is_shared(value: Any) -> bool:
-    """Return True if copies share *value* with the original, as listed in this module's
-    docstring.
+    """Return True if copies share *value* with the original,
+    as listed in this module's docstring.
     """
     if type(value) is types.FunctionType:
         return value.__closure__ is None
@@ -177,8 +177,8 @@ def _is_shared(value: Any) -> bool:
 
 
 def _lies_on_shared_memory(array: np.ndarray) -> bool:
-    """Return True if copies may share the memory of *array*: worker processes would too, or it is
-    read-only.
+    """Return True if copies may share the memory of *array*:
+    worker processes would too, or it is read-only.
     """
     value: Any = array
     read_only = True
@@ -198,8 +198,8 @@ def _lies_on_shared_memory(array: np.ndarray) -> bool:
 
 
 def _base(array: np.ndarray) -> Any:
-    """Return the object of which *array* is a view, or None. Skip the helper object that
-    ``as_strided`` inserts.
+    """Return the object of which *array* is a view, or None.
+    Skip the helper object that ``as_strided`` inserts.
     """
     base: Any = array.base
     return base.base if type(base).__name__ == "DummyArray" else base

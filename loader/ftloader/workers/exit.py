@@ -32,8 +32,8 @@ JOIN_LIMIT = 5.0
 
 
 class WorkerThread(threading.Thread):
-    """Thread for which the interpreter's exit waits a limited time: not forever, and not 0 s as for
-    daemon threads.
+    """Thread for which the interpreter's exit waits a limited time:
+    not forever, and not 0 s as for daemon threads.
 
     A worker thread starts as a daemon thread. As soon as it runs, it clears its daemon flag, since
     threads that it starts inherit the flag.
@@ -57,8 +57,8 @@ class WorkerThread(threading.Thread):
 
 
 def join_all(threads: Iterable[threading.Thread], limit: float) -> list[threading.Thread]:
-    """Wait up to *limit* seconds for *threads*, except the calling one, to end. Return those that
-    still run.
+    """Wait up to *limit* seconds for *threads*, except the calling one,
+    to end. Return those that still run.
     """
     deadline = time.monotonic() + limit
     started = [thread for thread in threads if thread.ident not in (None, threading.get_ident())]
@@ -122,16 +122,16 @@ class ThreadGroup:
         self.consumer = weakref.ref(threading.current_thread())
 
     def outlives_main_thread(self) -> bool:
-        """Return True if the group's consumer is a running non-daemon thread other than the main
-        thread.
+        """Return True if the group's consumer is a running non-daemon thread other
+        than the main thread.
         """
         thread = self.consumer()
         is_main = thread is None or thread is threading.main_thread()
         return not is_main and not thread.daemon and thread.is_alive()  # type: ignore[union-attr]
 
     def start(self, number: int | None = None) -> None:
-        """Start the threads, or the first *number*. If one cannot start, stop all and raise
-        ``RuntimeError``.
+        """Start the threads, or the first *number*. If one cannot start,
+        stop all and raise ``RuntimeError``.
 
         The same error is raised if the program is ending."""
         _live.add(self)
@@ -155,20 +155,20 @@ class ThreadGroup:
             raise
 
     def stop(self) -> None:
-        """Tell the threads to end, without waiting for them. The program's exit then need not stop
-        this group.
+        """Tell the threads to end, without waiting for them.
+        The program's exit then need not stop this group.
         """
         _live.discard(self)
 
     def dropped(self) -> None:
-        """Do as ``stop`` without taking a lock, for finalizers, which may run in the middle of any
-        other call.
+        """Do as ``stop`` without taking a lock, for finalizers,
+        which may run in the middle of any other call.
         """
         self.stop()
 
     def join(self) -> bool:
-        """Wait for the threads to end, after ``stop``. Warn and return False if some still run
-        after ``JOIN_LIMIT``.
+        """Wait for the threads to end, after ``stop``.
+        Warn and return False if some still run after ``JOIN_LIMIT``.
         """
         limit = JOIN_LIMIT
         if stuck := join_all(self.threads, limit):
@@ -212,8 +212,8 @@ def _end_last() -> None:
 
 
 def _end(pools: list[ThreadGroup]) -> None:
-    """Stop the thread groups *pools*. Wait for their threads, and for workers of groups stopped
-    before.
+    """Stop the thread groups *pools*. Wait for their threads,
+    and for workers of groups stopped before.
     """
     for pool in pools:
         pool.stop()

@@ -1,5 +1,5 @@
-"""Makes the ``WorkerInfo`` of worker threads, which ``compat.patch`` lets torch's
-``get_worker_info()`` return.
+"""Makes the ``WorkerInfo`` of worker threads, which ``compat.patch``
+lets torch's ``get_worker_info()`` return.
 """
 
 from typing import Any
@@ -15,8 +15,8 @@ __all__ = ["WorkerInfo", "acting_as", "describe_worker", "get_worker_info"]
 
 
 class _Generators:
-    """Value of ``WorkerInfo.rng`` in worker threads: the generators of the sample that the thread
-    is loading.
+    """Value of ``WorkerInfo.rng`` in worker threads:
+    the generators of the sample that the thread is loading.
     """
 
     @property

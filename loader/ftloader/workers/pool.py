@@ -1,5 +1,5 @@
-"""Starts, stops and waits for one iterator's worker threads, but only in the process that has these
-threads.
+"""Starts, stops and waits for one iterator's worker threads,
+but only in the process that has these threads.
 
 A pool never refers to the iterator or (between tasks) to user-supplied objects. So a dropped
 iterator is collected, and its finalizer, which holds the pool, ends the threads. The iterator's
@@ -102,8 +102,8 @@ class WorkerPool(ThreadGroup):
         self.in_use.number = self.started
 
     def wait_until_started(self) -> None:
-        """Wait until all workers have run ``worker_init_fn``. Warn if some have not within
-        ``JOIN_LIMIT``.
+        """Wait until all workers have run ``worker_init_fn``.
+        Warn if some have not within ``JOIN_LIMIT``.
         """
         deadline = time.monotonic() + (limit := program_exit.JOIN_LIMIT)
         for waiting in range(self.started, 0, -1):
@@ -167,8 +167,8 @@ class WorkerPool(ThreadGroup):
         return self.in_use.number - sum(times.busy for times in self._times[: self.started])
 
     def wake(self) -> None:
-        """Wake every waiting worker for a moment. This frees objects that the worker made and other
-        threads dropped.
+        """Wake every waiting worker for a moment. This frees objects
+        that the worker made and other threads dropped.
         """
         # Without the GIL an object that another thread drops is freed when the thread that created
         # it next runs (biased reference counting, PEP 703). Else the last batches of an epoch would
@@ -186,8 +186,8 @@ class WorkerPool(ThreadGroup):
                 queue.put(Command.FREE)  # for the one that has waited longest
 
     def _tell(self, command: Command, workers: int, parked: int) -> None:
-        """Send *command* to *workers* workers by their queues, and to *parked* ones by the queue of
-        parked workers.
+        """Send *command* to *workers* workers by their queues,
+        and to *parked* ones by the queue of parked workers.
         """
         for queue in self.tasks:
             for _ in range(workers // len(self.tasks)):
@@ -213,8 +213,8 @@ class WorkerPool(ThreadGroup):
         return self.orphaned or super().join()
 
     def dispose(self) -> None:
-        """Stop a finalized iterator's workers. Wait for them if ``may_wait()`` and they were not
-        stopped before.
+        """Stop a finalized iterator's workers. Wait for them
+        if ``may_wait()`` and they were not stopped before.
         """
         wait = not self.stopped and self.may_wait()
         self.stop()
@@ -237,8 +237,8 @@ class WorkerPool(ThreadGroup):
 
 
 def _has_room_for_a_thread() -> bool:
-    """Return True if the process may map the memory of one more thread: a stack, and an arena of
-    malloc.
+    """Return True if the process may map the memory of one more thread:
+    a stack, and an arena of malloc.
     """
     # With less, a limit on the process's memory (ulimit -v) can end the program: glibc aborts it
     # where a new thread gets no memory for a library's thread-local data.

@@ -37,8 +37,8 @@ _WHERE = "in DataLoader worker process {}"  # torch's words
 
 
 class NotedException(ExceptionWrapper):
-    """torch's picklable description of a worker's exception, extended by the exception's notes (PEP
-    678).
+    """torch's picklable description of a worker's exception,
+    extended by the exception's notes (PEP 678).
     """
 
     def __init__(self, error: BaseException, where: str) -> None:
@@ -169,8 +169,8 @@ class WorkerStart:
                     )
                 except Exception as raised:
                     error = without_stop_iteration(raised, "iter(dataset)")
-            # Each batch is answered with the error. torch would end the process in all epochs but
-            # the first.
+            # Each batch is answered with the error.
+            # torch would end the process in all epochs but the first.
             answer = NotedException(error, _WHERE.format(worker_id))
             return types.SimpleNamespace(fetch=lambda task: answer)
 
@@ -180,8 +180,8 @@ class WorkerStart:
 def answer_what_cannot_be_pickled(
     queue: Any, put: Callable[[tuple], Any], note: str, where: str
 ) -> None:
-    """Make *queue* call ``put((number, replacement))`` for each message (number, data) that it
-    cannot pickle.
+    """Make *queue* call ``put((number, replacement))`` for each message (number,
+    data) that it cannot pickle.
 
     A batch with a dataset's state is replaced by the same batch with a ``FailedState``. All other
     data are replaced by the error: a ``NotedException`` with *where* and, unless shared memory ran
@@ -216,8 +216,8 @@ def is_out_of_shared_memory(error: BaseException) -> bool:
 
 
 def _nearest_picklable(error_type: type[BaseException]) -> type[BaseException]:
-    """Return *error_type* or the first of its bases that can be pickled (a type defined in a
-    function cannot).
+    """Return *error_type* or the first of its bases that can be pickled (a type defined
+    in a function cannot).
     """
     for candidate in error_type.__mro__:
         try:

@@ -37,11 +37,11 @@ from ftloader.workers.info import acting_as, describe_worker
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Message to a worker: build *batch* (a ``WholeBatch``) or help to build it (a
-    ``SharedBatch``).
+    """Message to a worker: build *batch* (a ``WholeBatch``)
+    or help to build it (a ``SharedBatch``).
 
-    *contexts* has each worker's context, by worker id. The message is sent once per worker that may
-    help.
+    *contexts* has each worker's context, by worker id.
+    The message is sent once per worker that may help.
     """
 
     contexts: tuple[Any, ...]
@@ -61,8 +61,8 @@ class Command(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Message to the consumer: the outcome of a batch. Sent once for each batch, unless its epoch
-    is cancelled.
+    """Message to the consumer: the outcome of a batch.
+    Sent once for each batch, unless its epoch is cancelled.
     """
 
     epoch: Epoch
@@ -83,8 +83,8 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """Settings that all workers of one iterator share: the loader's arguments, and the epoch to
-    start with.
+    """Settings that all workers of one iterator share:
+    the loader's arguments, and the epoch to start with.
     """
 
     settings: BatchSettings
@@ -121,8 +121,8 @@ class WorkerContext:
         )
 
     def start_up(self) -> None:
-        """Select the device to pin memory for, and run ``worker_init_fn``. Called once per
-        worker.
+        """Select the device to pin memory for, and run ``worker_init_fn``.
+        Called once per worker.
         """
         config = self.config
         if config.pin_memory_device_index is not None:
@@ -136,13 +136,13 @@ class WorkerContext:
             raise without_stop_iteration(error, "worker_init_fn") from error
 
     def fetcher(self, epoch: Epoch) -> Fetcher | None:
-        """Return this worker's fetcher for *epoch*; None if making a fetcher has failed in this
-        epoch.
+        """Return this worker's fetcher for *epoch*;
+        None if making a fetcher has failed in this epoch.
         """
         if epoch is self._epoch:
             return self._fetcher
-        # If making the fetcher fails, this worker answers all later tasks of the epoch with
-        # "ended".
+        # If making the fetcher fails, this worker answers all later tasks
+        # of the epoch with "ended".
         self._epoch, self._fetcher = epoch, None
         config, share = self.config, self.share
         if config.dataset_kind == DatasetKind.Map:
@@ -196,8 +196,8 @@ def run_worker(
     results: "weakref.ref[SimpleQueue[Result | Departure | None]]",
     started_up: "SimpleQueue[None]",
 ) -> None:
-    """Run ``worker_init_fn``, put None into *started_up*, then execute *tasks*. *start* is
-    [worker's context].
+    """Run ``worker_init_fn``, put None into *started_up*,
+    then execute *tasks*. *start* is [worker's context].
     """
     # *start* is a list, which is emptied here, since a Thread keeps its arguments while it runs.
     process = os.getpid()
@@ -206,8 +206,8 @@ def run_worker(
         keep_freed_memory()
         _limit_intra_op_threads()
         context = start.pop()
-        # Made by this thread, so that reference counts and cache lines are its own, without the
-        # GIL.
+        # Made by this thread, so that reference counts and cache lines are its own,
+        # without the GIL.
         times = WorkerTimes().add(context.config.times[worker_id])
         context.times = context.config.times[worker_id] = times
         try:
@@ -295,8 +295,8 @@ def _serve(
 
 
 def _end_if_forked(process: int) -> None:
-    """End this process if it is a child that user code has forked, so that its id is not
-    *process*.
+    """End this process if it is a child that user code has forked,
+    so that its id is not *process*.
     """
     # ``os._exit``, since at the end of the thread the C library would run destructors that may
     # never return (torch's).
@@ -324,8 +324,8 @@ def _limit_intra_op_threads() -> None:
 
 
 def consumer_modes() -> Callable[[], None]:
-    """Return a function that gives the worker thread that calls it the torch modes of the present
-    thread.
+    """Return a function that gives the worker thread
+    that calls it the torch modes of the present thread.
 
     The modes are gradients, autocast and default device.
     """
@@ -354,8 +354,8 @@ def consumer_modes() -> Callable[[], None]:
 
 
 def own_context() -> contextvars.Context:
-    """Return a copy, for one worker, of this thread's context variables. The ``decimal`` context is
-    copied too.
+    """Return a copy, for one worker, of this thread's context variables.
+    The ``decimal`` context is copied too.
     """
     # NumPy's ``errstate`` is such a variable.
     context = contextvars.copy_context()

@@ -41,8 +41,8 @@ _LIBRARY = re.compile(r"(?:.*/)?(?:(?:[^/]+\.libs|lib64|bin)/[^/]+|libs?/lib[^/]
 
 
 def received(answer: requests.Response, most: int, decoded: bool = False) -> bytes:
-    """Return up to *most* bytes of the body of a streamed answer. If *decoded* is true, unpack a
-    compressed body.
+    """Return up to *most* bytes of the body of a streamed answer.
+    If *decoded* is true, unpack a compressed body.
 
     Raises urllib3's ``HTTPError`` if the body ends too early, or takes more than ten minutes.
     """
@@ -60,8 +60,8 @@ def received(answer: requests.Response, most: int, decoded: bool = False) -> byt
 
 
 class _Failed(Exception):
-    """A request failed; ``__cause__`` says why. Not an OSError, which zipfile would report as a
-    damaged archive.
+    """A request failed; ``__cause__`` says why. Not an OSError,
+    which zipfile would report as a damaged archive.
     """
 
 
@@ -97,8 +97,8 @@ class _Ranges(io.RawIOBase):
         return self._position
 
     def fetch(self, begin: int, length: int) -> None:
-        """Fetch *length* bytes, starting at offset *begin*, in one request; keep them for the next
-        reads.
+        """Fetch *length* bytes, starting at offset *begin*,
+        in one request; keep them for the next reads.
         """
         length = min(length, self._size - begin)
         if not 0 < length <= _MOST_AT_ONCE:
@@ -234,8 +234,8 @@ def _end(member: zipfile.ZipInfo) -> int:
 
 
 def _group_end(members: list[zipfile.ZipInfo]) -> int:
-    """Return the end of the first members that are close enough to each other to be fetched at
-    once.
+    """Return the end of the first members that are close enough
+    to each other to be fetched at once.
     """
     begin = members[0].header_offset
     end = _end(members[0])
@@ -247,8 +247,8 @@ def _group_end(members: list[zipfile.ZipInfo]) -> int:
 
 
 def _members(archive: zipfile.ZipFile, abi: str) -> list[zipfile.ZipInfo]:
-    """Return the members that may be extension modules for *abi*, in the order of their offsets in
-    the file.
+    """Return the members that may be extension modules for *abi*,
+    in the order of their offsets in the file.
     """
     members = archive.infolist()
     if len(members) > _MOST_MEMBERS:
@@ -259,8 +259,8 @@ def _members(archive: zipfile.ZipFile, abi: str) -> list[zipfile.ZipInfo]:
 
 
 def _check_modules(modules: list[zipfile.ZipInfo]) -> None:
-    """Raise BadArchive if there are too many modules, or if they are too large or packed in an
-    unusual way.
+    """Raise BadArchive if there are too many modules,
+    or if they are too large or packed in an unusual way.
     """
     if len(modules) > _MOST_MODULES:
         raise BadArchive(f"over {_MOST_MODULES} modules")

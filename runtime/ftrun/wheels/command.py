@@ -1,5 +1,5 @@
-"""`./twins info --requirements`: reads packages' wheels and prints which of the packages turn the
-GIL on.
+"""`./twins info --requirements`: reads packages' wheels and prints
+which of the packages turn the GIL on.
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ def judged(
     interruption: Interruption,
     progress: Callable[[str], None],
 ) -> list[Report]:
-    """Judge the packages in several threads; return reports in the packages' order. Raises
-    ``Interrupted``.
+    """Judge the packages in several threads; return reports
+    in the packages' order. Raises ``Interrupted``.
     """
     local = threading.local()  # each thread has its own connections
 

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from ftrun.errors import NotReadable
 
-# Kinds of slots: their numbers in moduleobject.h up to CPython 3.14, and since 3.15 (PEP 820), with
-# further kinds.
+# Kinds of slots: their numbers in moduleobject.h up to CPython 3.14,
+# and since 3.15 (PEP 820), with further kinds.
 _FUNCTIONS = {1, 2, 84, 85}
 _INTERPRETERS = {3, 86}
 _GIL = {4, 87}
@@ -57,8 +57,8 @@ class Gil(enum.Enum):
 
 
 def read(data: bytes) -> Gil:
-    """Return an extension module's declaration about the GIL; *data* is its file's content. Raises
-    ``NotReadable``.
+    """Return an extension module's declaration about the GIL;
+    *data* is its file's content. Raises ``NotReadable``.
     """
     try:
         library = _Library(data)
@@ -97,8 +97,8 @@ def _declarations(library: _Library) -> set[Gil]:
 def _is_in_definition(library: _Library, place: int) -> bool:
     """Return True if the pointer at *place* may be that to the slots in a PyModuleDef.
 
-    Its name is 32 bytes before, and between them are the documentation, the size of the state and
-    the methods.
+    Its name is 32 bytes before, and between them are the documentation,
+    the size of the state and the methods.
     """
     name = library.pointers.get(place - _SLOTS_IN_DEFINITION)
     if name is None or place - 16 in library.pointers:  # as almost all pointers of large libraries
@@ -124,8 +124,8 @@ def _declaration(slots: dict[int, int]) -> Gil:
 
 
 def _slots(library: _Library, address: int) -> dict[int, int]:
-    """Return a module's slots, {kind: value}; an empty dict if no array of slots starts at
-    *address*.
+    """Return a module's slots, {kind: value}; an empty dict
+    if no array of slots starts at *address*.
     """
     slots: dict[int, int] = {}
     for place in range(address, address + 16 * _MOST_SLOTS, 16):
@@ -214,8 +214,8 @@ class _Library:
         ]
 
     def words(self, address: int, count: int) -> tuple[int, ...] | None:
-        """Return *count* 8-byte words at *address* of the loaded library; None if the file does not
-        contain them.
+        """Return *count* 8-byte words at *address* of the loaded library;
+        None if the file does not contain them.
         """
         for section in self._loaded:
             if section.address <= address <= section.address + section.size - 8 * count:

@@ -1,5 +1,5 @@
-"""Import of required packages, each in a process of its own. Packages that this twin lacks are
-installed first.
+"""Import of required packages, each in a process of its own.
+Packages that this twin lacks are installed first.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _SECONDS = 120.0  # for the imports of one package
 def imported(
     requirement: Requirement, cache: Path, interruption: Interruption
 ) -> Iterator[Verdict]:
-    """Import a required package and the packages that it needs and this twin lacks; yield a verdict
-    for each.
+    """Import a required package and the packages that it needs and this twin lacks;
+    yield a verdict for each.
 
-    *cache* is the folder for uv and its cache. Raises ``Interrupted``, or ``OverlayError`` if
-    installing fails.
+    *cache* is the folder for uv and its cache. Raises ``Interrupted``,
+    or ``OverlayError`` if installing fails.
     """
     with tempfile.TemporaryDirectory(prefix="ft-imports-") as work:
         folder = Path(work) / "packages"

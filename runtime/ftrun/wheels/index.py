@@ -59,8 +59,8 @@ _trusted = functools.cache(ssl.create_default_context)  # it takes half a second
 
 
 class _Adapter(HTTPAdapter):
-    """Adapter that retries failed connections three times. Trusts the system's and SSL_CERT_FILE's
-    certificates too.
+    """Adapter that retries failed connections three times.
+    Trusts the system's and SSL_CERT_FILE's certificates too.
     """
 
     def __init__(self) -> None:
@@ -78,8 +78,8 @@ class _Adapter(HTTPAdapter):
 
 
 class Index:
-    """The package index that UV_DEFAULT_INDEX or PIP_INDEX_URL names, else PyPI. Owned by one
-    thread.
+    """The package index that UV_DEFAULT_INDEX or PIP_INDEX_URL names,
+    else PyPI. Owned by one thread.
     """
 
     def __init__(self) -> None:
@@ -98,8 +98,8 @@ class Index:
         return urlunsplit(parts._replace(netloc=host))
 
     def files(self, project: str) -> list[File]:
-        """Return the wheels and source distributions of *project* (a normalised name); raises
-        ``IndexFailed``.
+        """Return the wheels and source distributions
+        of *project* (a normalised name); raises ``IndexFailed``.
         """
         url = f"{self.url}/{project}/"
         try:
@@ -156,8 +156,8 @@ def _joined(hashes: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _links(page: bytes) -> list[tuple]:
-    """Return (file name, address, requires-python, True if yanked, hash …) for each link of an HTML
-    page.
+    """Return (file name, address, requires-python, True if yanked,
+    hash …) for each link of an HTML page.
     """
     links = []
 
@@ -176,8 +176,8 @@ def _links(page: bytes) -> list[tuple]:
 
 
 def _parsed(name: str) -> tuple[Version, frozenset[Tag]] | None:
-    """Return the version and tags in a wheel's name, the version and no tags for a source archive,
-    else None.
+    """Return the version and tags in a wheel's name,
+    the version and no tags for a source archive, else None.
     """
     try:
         if not name.endswith(".whl"):

@@ -1,5 +1,5 @@
-"""Check of a requirement's wheels: does free-threaded CPython have any, and do they leave its GIL
-off?
+"""Check of a requirement's wheels: does free-threaded CPython have any,
+and do they leave its GIL off?
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Limits = list[Specifier]
 
 
 class Answer(enum.Enum):
-    """Effect of a required package on the GIL of one interpreter, or the reason why the effect is
-    not known.
+    """Effect of a required package on the GIL of one interpreter,
+    or the reason why the effect is not known.
     """
 
     PURE = "pure Python"
@@ -64,8 +64,8 @@ class Finding:
     wheel: str = ""
     """File name of the wheel that was looked at."""
     modules: tuple[str, ...] = ()
-    """Extension modules that turn the GIL on. For ``UNKNOWN``, those whose effect only an import
-    shows.
+    """Extension modules that turn the GIL on. For ``UNKNOWN``,
+    those whose effect only an import shows.
     """
     better: str = ""
     """The newest version found whose wheel leaves the GIL off, if `version` has no such wheel."""
@@ -74,8 +74,8 @@ class Finding:
 
 @dataclass
 class Report:
-    """Findings for one requirement by interpreter; empty after an error, or if the marker excludes
-    all interpreters.
+    """Findings for one requirement by interpreter; empty after an error,
+    or if the marker excludes all interpreters.
     """
 
     requirement: str
@@ -96,8 +96,8 @@ class Report:
 
 
 def judge(package: Package, index: Index, series: tuple[str, ...] = SERIES) -> Report:
-    """Return a report on a package's wheels, for each free-threaded CPython of *series*, such as
-    ``3.13t``.
+    """Return a report on a package's wheels, for each free-threaded CPython of *series*,
+    such as ``3.13t``.
     """
     requirement = package.requirement
     report = Report(str(requirement), {}, needed_by=package.needed_by)
@@ -149,8 +149,8 @@ def _lower_limits(package: Package) -> Limits:
 
 
 def _installed(package: Package, files: list[File], wheels: _Wheels) -> Finding:
-    """Return the finding for the release that an installer takes: the newest with a wheel or a
-    source archive.
+    """Return the finding for the release that an installer takes:
+    the newest with a wheel or a source archive.
     """
     releases = _by_version(file for file in files if _is_allowed(file, package.hashes))
     versions = _versions(releases, package.requirement.specifier)
@@ -179,8 +179,8 @@ def _is_allowed(file: File, hashes: frozenset[str]) -> bool:
 
 
 def _is_exact(limit: Specifier) -> bool:
-    """Return True for a limit that only one version fulfils. Installers then take yanked releases
-    too.
+    """Return True for a limit that only one version fulfils.
+    Installers then take yanked releases too.
     """
     return limit.operator in ("==", "===") and not limit.version.endswith(".*")
 
@@ -241,8 +241,8 @@ def _fits_python(requires_python: str, series: str) -> bool:
 
 
 def _best(release: list[File], series: str) -> File | None:
-    """Return the wheel of a release that an installer would choose on this machine; None if no
-    wheel fits.
+    """Return the wheel of a release that an installer would choose on this machine;
+    None if no wheel fits.
     """
     ranks = _tags(series)
     wheels = [file for file in release if file.tags & ranks.keys()]
@@ -270,8 +270,8 @@ def _tags(series: str) -> dict[Tag, int]:
 
 
 class _Wheels:
-    """Reader of the wheels of one project for one interpreter, which fetches each wheel only
-    once.
+    """Reader of the wheels of one project for one interpreter,
+    which fetches each wheel only once.
     """
 
     def __init__(self, session: requests.Session, series: str) -> None:
@@ -280,8 +280,8 @@ class _Wheels:
         self._findings: dict[str, Finding] = {}
 
     def look(self, wheel: File) -> Finding:
-        """Judge a wheel by its extension modules; return a new finding, which the caller may
-        change.
+        """Judge a wheel by its extension modules; return a new finding,
+        which the caller may change.
         """
         if all(tag.platform == "any" for tag in wheel.tags):
             return Finding(str(wheel.version), Answer.PURE, wheel.name)

@@ -135,8 +135,8 @@ def _dependencies(entry: dict) -> Iterator[tuple[str, str]]:
 
 
 def _poetry_dependencies(dependencies: dict) -> Iterator[tuple[str, str]]:
-    """Yield (name, marker or "") for Poetry's table, whose values are versions, tables, or lists of
-    these.
+    """Yield (name, marker or "") for Poetry's table,
+    whose values are versions, tables, or lists of these.
     """
     for name, limits in dependencies.items():
         if not isinstance(limits, list):
@@ -149,8 +149,8 @@ def _poetry_dependencies(dependencies: dict) -> Iterator[tuple[str, str]]:
 
 
 def _either(markers: Iterable[str]) -> str:
-    """Return the marker that holds if one of these does; "" if one of them is empty, or if there
-    are none.
+    """Return the marker that holds if one of these does;
+    "" if one of them is empty, or if there are none.
     """
     alternatives = list(dict.fromkeys(markers))
     if "" in alternatives:
@@ -163,8 +163,8 @@ def _join(markers: Iterable[str], operator: str) -> str:
 
 
 def _own_markers(entry: dict) -> list[str]:
-    """Return the markers of a package itself; Poetry may have one for each group, uv one for each
-    resolution.
+    """Return the markers of a package itself; Poetry may have one for each group,
+    uv one for each resolution.
     """
     marker = entry.get("marker", entry.get("markers", ""))
     if isinstance(marker, dict):

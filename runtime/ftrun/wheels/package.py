@@ -14,8 +14,8 @@ class Package:
 
     requirement: Requirement
     hashes: frozenset[str] = frozenset()
-    """Hashes of the files that a lock allows, such as ``sha256:00ff``; empty if any file will
-    do.
+    """Hashes of the files that a lock allows, such as ``sha256:00ff``;
+    empty if any file will do.
     """
     needed_by: tuple[str, ...] = ()
     """Names of the packages that need this one. Empty if the user or the project does, or if a lock

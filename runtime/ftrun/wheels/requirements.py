@@ -1,5 +1,5 @@
-"""Requirements from a command line: names, requirements files, pyproject.toml, lock files and
-environment.yml.
+"""Requirements from a command line: names, requirements files,
+pyproject.toml, lock files and environment.yml.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Contents:
 
 
 def read(arguments: list[str]) -> Contents:
-    """Return the contents of *arguments*: files, folders (for their pyproject.toml) or
-    ``numpy>=2``.
+    """Return the contents of *arguments*: files,
+    folders (for their pyproject.toml) or ``numpy>=2``.
 
     A line of a file that is no requirement is kept with the reason. Raises ``BadRequirements`` for
     an argument that is none, and for a file that cannot be read.
@@ -147,8 +147,8 @@ class _Reader:
                 ] = str(error)
 
     def read_line(self, line: str, folder: Path) -> None:
-        """Add the requirement of a line, relative to *folder*; raises ``ValueError`` if the line is
-        none.
+        """Add the requirement of a line, relative to *folder*;
+        raises ``ValueError`` if the line is none.
         """
         options = _COMMENT.sub("", line)
         text = _OPTIONS.sub("", options).strip()
@@ -172,8 +172,8 @@ class _Reader:
             self._read_place(value, folder)
 
     def _read_place(self, place: str, folder: Path) -> None:
-        """Add what a folder's pyproject.toml needs; anything else at an address or a path cannot be
-        judged.
+        """Add what a folder's pyproject.toml needs;
+        anything else at an address or a path cannot be judged.
         """
         if _ADDRESS.fullmatch(place):
             kind = "a repository" if "+" in place else "an address"
@@ -188,8 +188,8 @@ class _Reader:
 
 
 def _toml(path: Path, text: str) -> dict | None:
-    """Return the content of a TOML file; None if a file that is not called .toml holds something
-    else.
+    """Return the content of a TOML file; None if a file
+    that is not called .toml holds something else.
     """
     is_named_so = path.suffix == ".toml"
     begins_so = path.suffix == ".lock" and text.lstrip().startswith(("version", "#", "[[package"))
@@ -254,8 +254,8 @@ def _read_constraints(contents: Contents, path: Path) -> None:
 
 
 def _read_toml(contents: Contents, document: dict, path: Path, extras: list[str] | None) -> None:
-    """Add the requirements of a pyproject.toml, with those of its *extras*, or the packages of a
-    lock file.
+    """Add the requirements of a pyproject.toml, with those of its *extras*,
+    or the packages of a lock file.
 
     If *extras* is None, all extras and dependency groups are added.
     """
@@ -326,8 +326,8 @@ def _pip_lines(contents: Contents, text: str) -> Iterator[str]:
 
 
 def _conda_dependencies(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (indentation, text) of each item in the lists of an environment.yml that are called
-    dependencies.
+    """Yield (indentation, text) of each item in the lists
+    of an environment.yml that are called dependencies.
     """
     in_dependencies = False
     for line in text.splitlines():

@@ -23,8 +23,8 @@ _NAMED = 3  # modules of a wheel that are named
 
 
 def show(survey: Survey) -> None:
-    """Print a table of the findings, then the modules that turn the GIL on, then the results of the
-    imports.
+    """Print a table of the findings, then the modules that turn the GIL on,
+    then the results of the imports.
     """
     console = Console(highlight=False)
     groups: dict[_Group, list[Report]] = collections.defaultdict(list)
@@ -46,8 +46,8 @@ def show(survey: Survey) -> None:
 
 
 class _Group(enum.Enum):
-    """Reports that are shown together: those in the table, and those of which one line has only the
-    names.
+    """Reports that are shown together: those in the table,
+    and those of which one line has only the names.
     """
 
     LISTED = "in the table"

@@ -1,5 +1,5 @@
-"""Versions that an installer would take of the required packages, and of all packages that these
-need.
+"""Versions that an installer would take of the required packages,
+and of all packages that these need.
 
 uv chooses them, without a download of whole wheels and without running anybody's code: the
 dependencies of a package that has no wheel stay unknown. uv's "universal" resolution takes a
@@ -34,8 +34,8 @@ class Tree(NamedTuple):
 
     packages: list[Package]
     error: str = ""
-    """Reason why there are only the requirements themselves, without what they need; empty if there
-    is none.
+    """Reason why there are only the requirements themselves,
+    without what they need; empty if there is none.
     """
     without_wheel: tuple[str, ...] = ()
     """Names of packages that have no wheel, so that what they need is not known."""
@@ -48,8 +48,8 @@ def resolve(
     cache: Path,
     interruption: Interruption,
 ) -> Tree:
-    """Return the packages that *requirements* bring, for CPython *lowest*, such as 3.13, and each
-    later one.
+    """Return the packages that *requirements* bring, for CPython *lowest*,
+    such as 3.13, and each later one.
 
     Packages that are for some of these interpreters alone have markers. If there is no solution,
     the packages are the requirements. *cache* is the folder for uv and its cache. Raises

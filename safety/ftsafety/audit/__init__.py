@@ -21,8 +21,8 @@ The program (cli, arguments, child) survives crashes and hangs of the dataset. W
 files that it may have written in an earlier run (opened_files), the program audits once more
 without them (absent_files, empty_copies).
 
-Importing this package imports nothing else, so `./twins audit` can check its arguments before torch
-is installed.
+Importing this package imports nothing else, so `./twins audit` can check its arguments
+before torch is installed.
 """
 
 import importlib

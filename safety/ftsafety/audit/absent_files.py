@@ -77,8 +77,8 @@ def _mention(report: Report, files: list[str]) -> None:
 
 
 class _Search(NamedTuple):
-    """Result of a search for files that loading writes where they are absent: `files`, which
-    `copies` lack.
+    """Result of a search for files that loading writes where they are absent:
+    `files`, which `copies` lack.
     """
 
     copies: EmptyCopies
@@ -94,8 +94,8 @@ def _search(serial: Serial, memory: str) -> _Search:
         folders.update(map(os.path.dirname, _read(serial, key)))
     copies = EmptyCopies(folders, memory)
     copies.mount()
-    # Only files that a second load reads too: without others nothing would differ, as they are kept
-    # in memory.
+    # Only files that a second load reads too: without others nothing would differ,
+    # as they are kept in memory.
     first_keys: dict[str, Any] = {}
     for key in serial.loads.keys:
         for file in _read(serial, key)[:_FILES]:

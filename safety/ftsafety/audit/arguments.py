@@ -48,8 +48,8 @@ _SECONDS = number("a number of seconds, more than 0", 1e-9, 1e7)
 
 
 def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
-    """Return the parser of the audit's command line. *program*: the command's name in help and
-    messages.
+    """Return the parser of the audit's command line. *program*:
+    the command's name in help and messages.
     """
     result = argparse.ArgumentParser(
         prog=program,
@@ -103,8 +103,8 @@ def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
 
 
 def check(arguments: list[str] | None, program: str = PROGRAM) -> argparse.Namespace:
-    """Parse the command line *arguments*; return the options. Raises SystemExit for --help and for
-    wrong usage.
+    """Parse the command line *arguments*; return the options.
+    Raises SystemExit for --help and for wrong usage.
     """
     return parser(program).parse_args(arguments)
 

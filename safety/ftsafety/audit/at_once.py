@@ -1,5 +1,5 @@
-"""Search for failures that occur only while all threads load, and the second look, which confirms
-the failures.
+"""Search for failures that occur only while all threads load,
+and the second look, which confirms the failures.
 """
 
 import threading
@@ -24,8 +24,8 @@ _Groups = dict[tuple, list[Mismatch]]
 
 
 class AtOnce:
-    """Finder of failures that occur only when all threads load at the same time. Owned by one
-    thread.
+    """Finder of failures that occur only when all threads load at the same time.
+    Owned by one thread.
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class AtOnce:
         """Failures that the second look did not confirm."""
 
     def run(self, suspects: list[Finding]) -> list[Finding]:
-        """Load samples in all threads; return a finding for each kind of failure that the second
-        look confirms.
+        """Load samples in all threads; return a finding for each kind
+        of failure that the second look confirms.
 
         *suspects*: findings of earlier steps, which may name the cause of a failure.
         """
@@ -77,8 +77,8 @@ class AtOnce:
                 break
 
     def _look_again(self, burster: Burster, failures: _Groups) -> _Groups:
-        """Load in the ways that led to *failures*; return the failures of this second look, by
-        group.
+        """Load in the ways that led to *failures*;
+        return the failures of this second look, by group.
         """
         threads = self._loads.threads
         self._say(f"a second look at {len(failures)} kind(s) of failure, in {threads} threads")
@@ -88,8 +88,8 @@ class AtOnce:
             number = len(self.again)
             if number >= 3 and time.monotonic() >= deadline:
                 break
-            # In turns: some ways fail once alone. A warm dataset is cold in its first burst after a
-            # cold one.
+            # In turns: some ways fail once alone. A warm dataset is cold
+            # in its first burst after a cold one.
             ways = _ways_of_unconfirmed(failures, confirmed)
             way = ways[number % len(ways)]
             self.again.append(burster.burst(way, self._seed + 1000 + number, deadline))
@@ -99,8 +99,8 @@ class AtOnce:
     def _confirmed(
         self, failures: _Groups, confirmed: _Groups, suspects: list[Finding]
     ) -> list[Finding]:
-        """Return a finding for each group of *failures* in *confirmed*; add the other groups to
-        `unconfirmed`.
+        """Return a finding for each group of *failures* in *confirmed*;
+        add the other groups to `unconfirmed`.
 
         Leaves out samples that also differ when only one thread loads.
         """
@@ -188,8 +188,8 @@ def _by_group(bursts: list[Burst]) -> _Groups:
 
 
 def _ways_of_unconfirmed(failures: _Groups, confirmed: _Groups) -> list[Way]:
-    """Return the ways of the failures whose group is not in *confirmed*, the most frequent
-    first.
+    """Return the ways of the failures whose group is not in *confirmed*,
+    the most frequent first.
     """
     counts: Counter[Way] = Counter()
     for group, mismatches in failures.items():

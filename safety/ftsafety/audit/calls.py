@@ -38,8 +38,8 @@ class Change(NamedTuple):
 
 
 class Call(NamedTuple):
-    """Call of *function*(*argument*, ...); of a method, also its object and name, else None
-    and "".
+    """Call of *function*(*argument*, ...); of a method,
+    also its object and name, else None and "".
     """
 
     function: Any
@@ -101,8 +101,8 @@ def _method(function: Any, argument: Any) -> tuple[Any, str]:
 
 
 def _is_method_of(function: Any, argument: Any) -> bool:
-    """True if *function* is a method, as taken from a class, that is called with the object
-    *argument*.
+    """True if *function* is a method, as taken from a class,
+    that is called with the object *argument*.
     """
     if isinstance(function, (types.MethodDescriptorType, types.WrapperDescriptorType)):
         return True

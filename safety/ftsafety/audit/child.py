@@ -31,8 +31,8 @@ from ftsafety.audit.run import AuditError, Settings, audit_with
 
 
 def main() -> None:
-    """Run the audit, then end the process by os._exit: threads that hang would keep the process
-    alive.
+    """Run the audit, then end the process by os._exit:
+    threads that hang would keep the process alive.
     """
     pipe, stacks, options = map(json.loads, sys.argv[1:])
     target_name = options["target"]
@@ -65,8 +65,8 @@ def main() -> None:
 
 
 def _audit(options: dict[str, Any], progress: Callable[[str], None]) -> Report:
-    """Load the dataset and audit it. Raises TargetError, AuditError, CopyError and what the dataset
-    raises.
+    """Load the dataset and audit it. Raises TargetError, AuditError,
+    CopyError and what the dataset raises.
     """
     target_name = options["target"]
     with noticing() as turned_on:
@@ -86,8 +86,8 @@ def _audit(options: dict[str, Any], progress: Callable[[str], None]) -> Report:
 
 
 def _lacking(error: BaseException | None, target_name: str) -> str:
-    """Return one line with the command that adds the package that *target_name* lacks; "" for other
-    errors.
+    """Return one line with the command that adds the package that *target_name* lacks;
+    "" for other errors.
     """
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return ""

@@ -1,5 +1,5 @@
-"""``python -m ftsafety.audit``: run the audit in a child process, so that a crash or a hang ends in
-a report.
+"""``python -m ftsafety.audit``: run the audit in a child process,
+so that a crash or a hang ends in a report.
 """
 
 import contextlib
@@ -77,11 +77,11 @@ class _Process:
     def run(
         self, options: Any, deadline: float, interruption: Interruption, memory: str = ""
     ) -> None:
-        """Run the audit with *options*, until *deadline* (time.monotonic()) at the latest. A signal
-        raises Stopped.
+        """Run the audit with *options*, until *deadline* (time.monotonic()) at the latest.
+        A signal raises Stopped.
 
-        *memory*: an empty folder for the audit without files that loading writes; "" for the usual
-        audit.
+        *memory*: an empty folder for the audit without files that loading writes;
+        "" for the usual audit.
         """
         watch = {interruption.fileno(): interruption.wanted}
         program = [
@@ -208,8 +208,8 @@ def _report_of_crashes(options: Any, seconds: float) -> Report:
 def _audit_without_files(
     report: Report, options: Any, deadline: float, interruption: Interruption
 ) -> None:
-    """Audit again without the files that loading writes where they are absent; add the outcome to
-    *report*.
+    """Audit again without the files that loading writes where they are absent;
+    add the outcome to *report*.
     """
     process = _Process()
     why = ""
@@ -289,8 +289,8 @@ def _crash_finding(options: Any, crash: _Process, crashes: list[_Process]) -> Fi
 
 
 def _shorten(stacks: str, lines: int = 60) -> str:
-    """Return up to *lines* lines of faulthandler's *stacks*, the current thread first, without the
-    audit's frames.
+    """Return up to *lines* lines of faulthandler's *stacks*,
+    the current thread first, without the audit's frames.
     """
     kept = []
     for line in stacks.rstrip().splitlines():

@@ -30,8 +30,8 @@ class Frozen:
     kind: str
     """The type's name."""
     form: tuple = ()
-    """Properties of the value: dtype and shape of an array, keys of a container, mode and size of
-    an image.
+    """Properties of the value: dtype and shape of an array,
+    keys of a container, mode and size of an image.
     """
     data: Any = None
     """The value itself if its type is in `_ATOMS`, otherwise its bytes; None for a container."""
@@ -39,21 +39,21 @@ class Frozen:
 
     @property
     def opaque(self) -> bool:
-        """True if any part of the value could not be copied, so that only the type of this part is
-        known.
+        """True if any part of the value could not be copied,
+        so that only the type of this part is known.
         """
         return self.form == ("opaque",) or any(part.opaque for part in self.parts)
 
 
 @dataclasses.dataclass(frozen=True)
 class Raised(Frozen):
-    """Copy of an exception that loading a sample raised, or that Python printed and ignored (in
-    ``__del__``, ...).
+    """Copy of an exception that loading a sample raised,
+    or that Python printed and ignored (in ``__del__``, ...).
     """
 
     ignored: str = ""
-    """The place of the exception if Python ignored it; an empty string if loading a sample raised
-    it.
+    """The place of the exception if Python ignored it;
+    an empty string if loading a sample raised it.
     """
     line: str = dataclasses.field(default="", compare=False)
     text: str = dataclasses.field(default="", compare=False)
@@ -61,16 +61,16 @@ class Raised(Frozen):
 
 
 class _UnreadableImageError(Exception):
-    """An image cannot be decoded. Used only inside `freeze`, which raises the decoder's error
-    instead.
+    """An image cannot be decoded. Used only inside `freeze`,
+    which raises the decoder's error instead.
     """
 
 
 def freeze(value: Any) -> Frozen:
     """Return a deep copy of *value*. If a part cannot be copied, the copy has only the part's type.
 
-    Copying decodes an image that Pillow has not decoded yet. Raises the decoder's error if that
-    fails.
+    Copying decodes an image that Pillow has not decoded yet.
+    Raises the decoder's error if that fails.
     """
     try:
         return _freeze(value, 0)
@@ -130,8 +130,8 @@ def _tensor_bytes(tensor: torch.Tensor) -> bytes:
 
 
 def _copy_container(value: Any, freeze_part: Callable[[Any], Frozen]) -> Frozen:
-    """Return a copy of a container and its elements; of an object of unknown type, its pickled
-    form.
+    """Return a copy of a container and its elements;
+    of an object of unknown type, its pickled form.
     """
     kind = type(value).__qualname__
     elements: Iterable[Frozen]
@@ -151,8 +151,8 @@ def _copy_container(value: Any, freeze_part: Callable[[Any], Frozen]) -> Frozen:
 
 
 def parts_of(value: Any) -> dict[Any, Any] | None:
-    """Return the elements of a container by key, index or field name; None if *value* is no
-    container.
+    """Return the elements of a container by key, index or field name;
+    None if *value* is no container.
     """
     if isinstance(value, Mapping):
         return dict(value)
@@ -197,8 +197,8 @@ def _difference_of_parts(copy: Frozen, reference: Frozen, path: str) -> str | No
 
 
 def structure(value: Frozen) -> Frozen:
-    """Return the types, shapes and keys in *value*, for comparing samples whose data differ at each
-    load.
+    """Return the types, shapes and keys in *value*,
+    for comparing samples whose data differ at each load.
     """
     if isinstance(value, Raised):
         return value
@@ -248,8 +248,8 @@ def _values(copy: Frozen, reference: Frozen) -> str:
 
 
 def _place(number: int, form: tuple, size: int) -> str:
-    """Return the indices of element *number* of an array with *size* elements and the form (dtype,
-    shape).
+    """Return the indices of element *number* of an array
+    with *size* elements and the form (dtype, shape).
     """
     if len(form) != 2 or np.prod(form[1]) != size:
         return str(number)

@@ -30,19 +30,19 @@ _SWITCH_INTERVAL = 1e-6
 
 
 class Way(NamedTuple):
-    """Settings of a burst: which samples threads load, if the dataset is reset, and if the threads
-    pause.
+    """Settings of a burst: which samples threads load,
+    if the dataset is reset, and if the threads pause.
     """
 
     same: bool
-    """True if all threads load the same sample in a round, False if each thread loads a different
-    one.
+    """True if all threads load the same sample in a round,
+    False if each thread loads a different one.
     """
     cold: bool
     """True if the dataset is reset before each round: caches empty, files unopened."""
     pauses: bool
-    """True if threads pause briefly after random lines of the dataset, so that another thread runs
-    in between.
+    """True if threads pause briefly after random lines of the dataset,
+    so that another thread runs in between.
     """
 
     def __str__(self) -> str:
@@ -66,8 +66,8 @@ WAYS = (
 
 @dataclass
 class Mismatch:
-    """Failure in a burst: a sample that differs from the reference, or an exception that Python
-    ignored.
+    """Failure in a burst: a sample that differs from the reference,
+    or an exception that Python ignored.
     """
 
     key: Any
@@ -79,8 +79,8 @@ class Mismatch:
 
     @property
     def group(self) -> tuple:
-        """The group that counts this failure: one for each exception type and line, and one for all
-        wrong samples.
+        """The group that counts this failure: one for each exception type and line,
+        and one for all wrong samples.
         """
         copy = self.copy
         if isinstance(copy, Raised):
@@ -90,8 +90,8 @@ class Mismatch:
 
 @dataclass
 class Burst:
-    """Result of one burst: number of loads (`calls`), number of `rounds`, and the failures
-    (`mismatches`).
+    """Result of one burst: number of loads (`calls`), number of `rounds`,
+    and the failures (`mismatches`).
     """
 
     way: Way

@@ -51,8 +51,8 @@ there is no lock.
 
 @contextlib.contextmanager
 def reporting_calls() -> Iterator[None]:
-    """Context manager: have Python report the function calls of all threads, so that draws can be
-    noticed.
+    """Context manager: have Python report the function calls of all threads,
+    so that draws can be noticed.
 
     The draws of a thread are recorded only while the thread is inside ``recording_draws``.
     """
@@ -132,8 +132,8 @@ def _owner(function: Any, argument: Any) -> Any:
 
 
 def _on_call(code: types.CodeType, offset: int, function: Any, argument: Any) -> None:
-    """Record the call if it is a draw. Callback of ``sys.monitoring``, which reports no events
-    during callbacks.
+    """Record the call if it is a draw. Callback of ``sys.monitoring``,
+    which reports no events during callbacks.
     """
     draws = getattr(_this_thread, "draws", None)
     if draws is None:
@@ -158,8 +158,8 @@ def _called_function(function: Any, argument: Any) -> Any:
 
 
 class _TorchDraws(TorchFunctionMode):
-    """Mode that records calls of torch functions that draw from a default generator. The calls run
-    unchanged.
+    """Mode that records calls of torch functions that draw from a default generator.
+    The calls run unchanged.
     """
 
     def __torch_function__(self, func, types, args=(), kwargs=None):

@@ -1,5 +1,5 @@
-"""Copies of folders that lack some files, mounted over the folders, for this process alone
-(mount_namespaces(7)).
+"""Copies of folders that lack some files, mounted over the folders,
+for this process alone (mount_namespaces(7)).
 
 The copies are overlays (overlayfs) whose changes are in memory. So no file below them is written,
 moved or deleted.
@@ -11,8 +11,8 @@ import tempfile
 from collections.abc import Iterable
 
 NAMESPACES = ("unshare", "--user", "--map-root-user", "--mount")
-"""The start of a command that runs a program with mounts of its own. It needs no root, but
-user_namespaces(7).
+"""The start of a command that runs a program with mounts of its own.
+It needs no root, but user_namespaces(7).
 """
 
 
@@ -42,8 +42,8 @@ class EmptyCopies:
     """
 
     def __init__(self, folders: Iterable[str], memory: str) -> None:
-        """Prepare copies of *folders* and of all folders below. *memory*: an empty folder of this
-        process's own.
+        """Prepare copies of *folders* and of all folders below.
+        *memory*: an empty folder of this process's own.
 
         Raises CopyError, as `mount` does.
         """
@@ -52,8 +52,8 @@ class EmptyCopies:
         self._folders = sorted(_highest(folders), key=hidden.startswith)
         self._memory = memory
         self._mounted: dict[str, int] = {}
-        """By folder, a descriptor of the copy. Files are removed through it, so never from the
-        folder itself.
+        """By folder, a descriptor of the copy. Files are removed through it,
+        so never from the folder itself.
         """
         _run(["mount", "-t", "tmpfs", "tmpfs", memory])
 
@@ -89,8 +89,8 @@ class EmptyCopies:
 
 
 def _highest(folders: Iterable[str]) -> list[str]:
-    """Return the real paths of those *folders* that are below no other one. Each path ends in
-    "/".
+    """Return the real paths of those *folders* that are below no other one.
+    Each path ends in "/".
     """
     paths = {os.path.join(os.path.realpath(folder), "") for folder in folders}
     highest: list[str] = []
@@ -101,8 +101,8 @@ def _highest(folders: Iterable[str]) -> list[str]:
 
 
 def _mount_overlay(folder: str, layer: str) -> int:
-    """Mount a copy over *folder*, whose changes go into *layer*; return a descriptor of the
-    copy.
+    """Mount a copy over *folder*, whose changes go into *layer*;
+    return a descriptor of the copy.
     """
     device_below = os.stat(folder).st_dev
     for name in ("upper", "work"):

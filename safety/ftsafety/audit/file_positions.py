@@ -1,5 +1,5 @@
-"""Positions of open files. A read or seek in one thread moves the position of a file for all
-threads.
+"""Positions of open files. A read or seek in one thread moves the position
+of a file for all threads.
 """
 
 import contextlib
@@ -26,13 +26,13 @@ def has_position(value: Any) -> bool:
 
 
 def positions(objects: list[Any]) -> dict[OpenFile, int]:
-    """Return the position of each file object in *objects*, and of each regular file that this
-    process reads.
+    """Return the position of each file object in *objects*,
+    and of each regular file that this process reads.
     """
     positions = {}
     for value in objects:
-        # Closed, not seekable, or a text file in the middle of an iteration: its descriptor has the
-        # position then.
+        # Closed, not seekable, or a text file in the middle of an iteration:
+        # its descriptor has the position then.
         with contextlib.suppress(Exception):
             name = str(getattr(value, "name", type(value).__name__))
             positions[OpenFile(("object", id(value)), name)] = value.tell()
@@ -62,8 +62,8 @@ def _descriptors() -> list[int]:
 
 
 def of_object(value: Any) -> Any:
-    """Return the file object inside *value* if it is an open archive (zip, tar), else *value*
-    itself.
+    """Return the file object inside *value* if it is an open archive (zip,
+    tar), else *value* itself.
     """
     for name in ("fp", "fileobj"):
         inner = attributes_of(value).get(name)

@@ -27,8 +27,8 @@ _LOCK_OF_ARRAY = (
 
 
 def from_observation(first: Observed, second: Observed, nodes: list[Node]) -> list[Finding]:
-    """Return findings for what two observations saw: writes, draws, moves of file positions, limits
-    of libraries.
+    """Return findings for what two observations saw: writes, draws,
+    moves of file positions, limits of libraries.
 
     A write, draw or move gives a finding only if both observations saw its line.
     """
@@ -128,8 +128,8 @@ def _views(nodes: list[Node]) -> list[Finding]:
 
 
 def _limits(observed: Observed, nodes: list[Node]) -> list[Finding]:
-    """Return a finding for each library with limits that the dataset calls, or to whose objects it
-    refers.
+    """Return a finding for each library with limits that the dataset calls,
+    or to whose objects it refers.
     """
     path_by_module: dict[str, str] = {}
     for node in nodes:
@@ -161,8 +161,8 @@ def from_serial(serial: Serial) -> list[Finding]:
     """Return findings for what one thread shows: samples that vary, overwritten ones, late images,
     and written files.
 
-    A late image is one that the dataset opened before, and that Pillow decoded only when samples
-    were loaded.
+    A late image is one that the dataset opened before,
+    and that Pillow decoded only when samples were loaded.
     """
     loads = serial.loads
     where = definition(loads.dataset)
@@ -193,8 +193,8 @@ def _files_written(serial: Serial, where: Line) -> list[Finding]:
 def from_arrays(
     dataset: Any, paths: set[str], codes: Codes, written: list[Finding], second: Observed
 ) -> list[Finding]:
-    """Return a finding for each array that was overwritten; *paths* names them ("dataset.buffer",
-    ...).
+    """Return a finding for each array that was overwritten;
+    *paths* names them ("dataset.buffer", ...).
 
     Leaves out arrays that are explained by a finding in *written*, or by a line that writes while
     its thread holds a lock (``second.locks``): the finding or the line contains the array's name.
@@ -225,8 +225,8 @@ def from_threads(
     """Return the finding for failures of one kind: *failures* before the second look, and
     *confirmed* during it.
 
-    *bursts*: those before the second look, and those during it. *suspects*: findings that may name
-    the cause.
+    *bursts*: those before the second look, and those during it.
+    *suspects*: findings that may name the cause.
     """
     first = failures[0]
     before, after = bursts

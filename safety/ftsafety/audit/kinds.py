@@ -45,8 +45,8 @@ POSITIONS = {
 
 
 def remedy_of_draw(name: str, generator: str, where: str) -> str:
-    """Return the remedy in words: the code to write at *where* ("file:line") instead of calling
-    *name*.
+    """Return the remedy in words: the code to write
+    at *where* ("file:line") instead of calling *name*.
     """
     function = name.rpartition(".")[2]
     if "seed" in function:

@@ -14,8 +14,8 @@ from ftsafety.audit.reachable import variables_of, walk
 
 
 class _Taking(NamedTuple):
-    """Call that takes an object out of `container`; `frame` assigns it to the local variables
-    `names`.
+    """Call that takes an object out of `container`;
+    `frame` assigns it to the local variables `names`.
     """
 
     container: Any
@@ -81,8 +81,8 @@ class PoolRecorder:
             self._take_back(container)
 
     def _take_back(self, container: Any) -> None:
-        """Drop what was taken from *container*; or all that was taken, if none came from this
-        pool.
+        """Drop what was taken from *container*; or all that was taken,
+        if none came from this pool.
         """
         kept = {}
         for number, (value, container_id) in self._lent.items():
@@ -93,8 +93,8 @@ class PoolRecorder:
         self._lent = kept
 
     def settle(self) -> None:
-        """Record the objects that the thread's previous call took out of a shared container, if
-        any.
+        """Record the objects that the thread's previous call took out
+        of a shared container, if any.
         """
         if self._taking is None:
             return
@@ -109,8 +109,8 @@ class PoolRecorder:
                 self._lend(value, taking.container)
 
     def _find_others(self, values: list[Any], frame: types.FrameType) -> None:
-        """Add what threads share through the dataset, through global variables and the classes of
-        *values*.
+        """Add what threads share through the dataset,
+        through global variables and the classes of *values*.
         """
         roots: list[Any] = variables_of(self._new_classes(values))
         if not self._others:

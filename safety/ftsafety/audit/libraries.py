@@ -103,8 +103,8 @@ CONNECTIONS = Limit(
 """The limit of a database module with ``threadsafety`` 0 or 1."""
 
 ONLY_SHARED = frozenset({"PIL", "http"})
-"""Libraries whose limit matters only if the dataset refers to one of their objects, which threads
-then share.
+"""Libraries whose limit matters only if the dataset refers to one of their objects,
+which threads then share.
 """
 
 IO_SOURCE = "https://docs.python.org/3/library/io.html#multi-threading"

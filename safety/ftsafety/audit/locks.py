@@ -12,14 +12,14 @@ from ftloader.diagnosis.lookups import attributes_of, is_a
 from ftsafety.audit.monitoring import Codes
 
 _SHOWS_HELD = ("locked", "is_locked", "_is_owned")
-"""Names of the methods or attributes by which locks of different libraries tell if they are
-held.
+"""Names of the methods or attributes by which locks
+of different libraries tell if they are held.
 """
 
 
 def is_lock(value: Any) -> bool:
-    """True if *value* is a lock of threading, multiprocessing or another library, but not of
-    asyncio.
+    """True if *value* is a lock of threading, multiprocessing or another library,
+    but not of asyncio.
     """
     with contextlib.suppress(Exception):
         kind: Any = type(value)
@@ -52,8 +52,8 @@ def is_held(lock: Any) -> bool:
 
 
 def _shown_state(lock: Any) -> bool:
-    """Return the state that the lock shows by the first of _SHOWS_HELD that it has; False if it has
-    none.
+    """Return the state that the lock shows by the first of _SHOWS_HELD that it has;
+    False if it has none.
     """
     for name in _SHOWS_HELD:
         if hasattr(lock, name):
@@ -76,8 +76,8 @@ class Guards:
         self._held_before = {id(lock) for lock in self._locks if is_held(lock)}
 
     def hold(self, frame: types.FrameType) -> bool:
-        """True if a lock of the dataset is held, or a lock in a variable of the functions running
-        in *frame*.
+        """True if a lock of the dataset is held, or a lock in a variable
+        of the functions running in *frame*.
         """
         if any(map(self._is_taken, self._locks)):
             return True

@@ -64,8 +64,8 @@ def discovering(files: set[str]) -> Iterator[Codes]:
     """Context manager: collect the functions that run inside the ``with`` block and are in user
     code or in *files*.
 
-    Functions of the libraries in LIMITS are left out, since the libraries may have locks of their
-    own.
+    Functions of the libraries in LIMITS are left out,
+    since the libraries may have locks of their own.
     """
     codes: Codes = set()
 

@@ -8,8 +8,8 @@ from ftsafety.audit.report import Line
 
 
 class Move(NamedTuple):
-    """Line of user code that changes the position in an open file, such as a call of ``seek()`` or
-    ``read()``.
+    """Line of user code that changes the position in an open file,
+    such as a call of ``seek()`` or ``read()``.
     """
 
     line: Line
@@ -75,8 +75,8 @@ class MoveRecorder:
         self._last_call = _Call(line, guarded, direct, after)
 
     def _is_shared(self, file: OpenFile, lent: Container[int]) -> bool:
-        # A file opened for this sample belongs to the thread, though another file may get its
-        # descriptor later.
+        # A file opened for this sample belongs to the thread,
+        # though another file may get its descriptor later.
         return file in self._open_before and file.identity[1] not in lent
 
     def end_sample(self, place: Line, lent: Container[int]) -> None:

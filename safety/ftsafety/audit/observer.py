@@ -1,5 +1,5 @@
-"""Observation of the dataset's code: the lines that write to shared objects, move file positions or
-call libraries.
+"""Observation of the dataset's code: the lines that write to shared objects,
+move file positions or call libraries.
 
 One thread loads samples, and after it another thread loads the same samples. If both write to an
 object, the threads share it. Only one thread loads at a time, so a lock that is held is held by
@@ -48,8 +48,8 @@ class Observed:
     moves: set[Move]
     draws: set[Draw]
     libraries: dict[str, Line]
-    """By top-level package that the dataset's lines call: the first line that calls this
-    package.
+    """By top-level package that the dataset's lines call:
+    the first line that calls this package.
     """
     locks: set[Line]
     """Lines that write while their thread holds a lock."""
@@ -106,8 +106,8 @@ class Observer:
         self._pools = PoolRecorder(dataset)
 
     def observe(self, keys: list) -> Observed:
-        """Load *keys* in one thread, then in another, and once more so for the draws; return what
-        was seen.
+        """Load *keys* in one thread, then in another,
+        and once more so for the draws; return what was seen.
 
         The draws are not observed together with the rest, since CPython 3.13 may lose events if two
         tools monitor the same code.
@@ -181,8 +181,8 @@ class Observer:
         self._pools.settle()
         call = call_of(function, argument)
         file = of_object(call.subject())
-        # A ZipFile that is read holds its own lock around each seek and read (Lib/zipfile,
-        # _SharedFile).
+        # A ZipFile that is read holds its own lock around each seek
+        # and read (Lib/zipfile, _SharedFile).
         guarded = call.reads_archive() or self._guards.hold(frame)
         self._moves.next_call(line, guarded, has_position(file), self._pools.lent)
         if module := call.module():
@@ -215,8 +215,8 @@ class Observer:
 def _take_turns(
     keys: list, around: Callable[[], AbstractContextManager], load: Callable[[Any, int], Any]
 ) -> None:
-    """Load *keys* in one thread, then in another. Both stay alive until the end, so that their ids
-    differ.
+    """Load *keys* in one thread, then in another. Both stay alive until the end,
+    so that their ids differ.
     """
     finished = [threading.Event() for _ in range(TURNS)]
     leave = threading.Event()

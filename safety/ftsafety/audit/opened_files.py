@@ -30,8 +30,8 @@ class OpenedFiles:
     def __init__(self) -> None:
         self.read: dict[str, None] = {}
         self.opened_to_write: dict[str, Line] = {}
-        """By file, the line that opened it first to write to it, or that renamed another file to
-        it.
+        """By file, the line that opened it first to write to it,
+        or that renamed another file to it.
         """
         # A file system's clock may be late by a tick, so that what is written in the first one does
         # not count. What was written before never does.
@@ -50,8 +50,8 @@ class OpenedFiles:
         return written
 
     def rewritable(self) -> list[str]:
-        """Return the data files that were read and not written, in folders where this process may
-        make files.
+        """Return the data files that were read and not written,
+        in folders where this process may make files.
         """
         written = self.written()
         paths = []
@@ -76,8 +76,8 @@ _records: dict[int, OpenedFiles] = {}
 
 @contextlib.contextmanager
 def recording_files() -> Iterator[OpenedFiles]:
-    """Context manager: yield a record of the files that this thread opens inside the ``with``
-    block.
+    """Context manager: yield a record of the files
+    that this thread opens inside the ``with`` block.
     """
     _add_hook()
     number = threading.get_ident()

@@ -1,5 +1,5 @@
-"""Objects that the loading of a sample takes out of a shared container, such as a queue, and puts
-back.
+"""Objects that the loading of a sample takes out of a shared container,
+such as a queue, and puts back.
 """
 
 import collections
@@ -23,8 +23,8 @@ BUFFERS = (np.ndarray, torch.Tensor, bytearray, list, dict, set, collections.deq
 
 
 def assigned(frame: types.FrameType) -> tuple[types.FrameType, list[str]]:
-    """Return (frame, names): the local variables that get the result of the call that *frame* is
-    making.
+    """Return (frame, names): the local variables that get the result
+    of the call that *frame* is making.
 
     If *frame* only returns this result, the frame and its variables are those of a caller. The
     names are [] if no variable gets the result immediately.

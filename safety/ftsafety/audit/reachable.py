@@ -173,11 +173,11 @@ def _first(values: Any) -> list:
 
 
 def variables_of(classes: Iterable[type]) -> list[dict]:
-    """Return the global variables of modules of user code, and the variables of the classes in
-    these modules.
+    """Return the global variables of modules of user code,
+    and the variables of the classes in these modules.
 
-    The modules are those that define *classes* or their base classes. Each module and class gives a
-    dictionary.
+    The modules are those that define *classes* or their base classes.
+    Each module and class gives a dictionary.
     """
     with contextlib.suppress(Exception):  # a metaclass may raise anything
         modules = _modules_of(classes)
@@ -213,8 +213,8 @@ def _file_of(cls: type) -> str:
 
 
 def watched_files(nodes: list[Node]) -> set[str]:
-    """Return the source files of the classes and functions in *nodes*, torch's too, but not the
-    standard library's.
+    """Return the source files of the classes and functions in *nodes*,
+    torch's too, but not the standard library's.
     """
     library = os.path.join(os.path.dirname(threading.__file__), "")
     installed = sysconfig.get_path("purelib")

@@ -17,8 +17,8 @@ class Level(enum.StrEnum):
     PROBLEM = "problem"
     """Wrong results, exceptions, hangs, or code that leads to them and was seen to run."""
     RISK = "risk"
-    """Several threads write the same object without a lock. Whether that does harm depends on the
-    dataset.
+    """Several threads write the same object without a lock.
+    Whether that does harm depends on the dataset.
     """
     NOTE = "note"
     """Nothing to fix, but good to know."""
@@ -67,8 +67,8 @@ class Finding:
     level: Level
     title: str
     where: str
-    """"file:line" of user code, and the text of the line. For a fault without a line: where
-    ``__getitem__`` starts.
+    """"file:line" of user code, and the text of the line.
+    For a fault without a line: where ``__getitem__`` starts.
     """
     what: str
     remedy: str
@@ -84,22 +84,22 @@ class Report:
     environment: str
     findings: list[Finding] = field(default_factory=list)
     unconfirmed: list[str] = field(default_factory=list)
-    """Failures that the second look did not confirm. They are no findings, but the report is not
-    `ok`.
+    """Failures that the second look did not confirm.
+    They are no findings, but the report is not `ok`.
     """
     tried: list[str] = field(default_factory=list)
     cannot: list[str] = field(default_factory=list)
     """Statements that the audit cannot prove, or could not test here."""
     seconds: float = 0.0
     unjudged: str = ""
-    """The number of samples that raise with one thread too, in words; an empty string if none
-    does.
+    """The number of samples that raise with one thread too,
+    in words; an empty string if none does.
     """
 
     @property
     def ok(self) -> bool:
-        """True if nothing has to be fixed: all findings are notes, and the second look left no
-        failure unconfirmed.
+        """True if nothing has to be fixed: all findings are notes,
+        and the second look left no failure unconfirmed.
         """
         return not self.unconfirmed and all(
             finding.level == Level.NOTE for finding in self.findings
@@ -116,8 +116,8 @@ class Report:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Report":
-        """Return the report from the result of `to_dict`; raises ValueError if a finding's level is
-        unknown.
+        """Return the report from the result of `to_dict`;
+        raises ValueError if a finding's level is unknown.
         """
         report = cls(**{field.name: values[field.name] for field in dataclasses.fields(cls)})
         report.findings = []

@@ -125,8 +125,8 @@ def _judge(
     settings: Settings,
     say: Callable[[str], None],
 ) -> None:
-    """Run the steps that follow the observation, and add the findings of all steps to the
-    report.
+    """Run the steps that follow the observation,
+    and add the findings of all steps to the report.
     """
     first, second, nodes = observed
     written = findings.from_observation(first, second, nodes)
@@ -157,8 +157,8 @@ def _observe(
 ) -> tuple[Codes, Observations | None]:
     """Load with one thread, then observe the dataset twice.
 
-    Returns the dataset's functions that ran, and the observations; None for these if no sample can
-    be loaded.
+    Returns the dataset's functions that ran, and the observations;
+    None for these if no sample can be loaded.
     """
     say(f"loading {len(serial.loads.keys)} {serial.loads.units} serially, three times")
     codes = serial.alone(serial.passes)
@@ -201,8 +201,8 @@ def _describe(loads: Loads) -> str:
 
 
 def _tried(loads: Loads, bursts: list[Burst], functions: int) -> list[str]:
-    """Return the report's section "what was tried". *functions*: the number of the dataset's
-    functions.
+    """Return the report's section "what was tried". *functions*:
+    the number of the dataset's functions.
     """
     calls = sum(burst.calls for burst in bursts)
     rounds = sum(burst.rounds for burst in bursts)
@@ -221,8 +221,8 @@ def _tried(loads: Loads, bursts: list[Burst], functions: int) -> list[str]:
 
 
 def _cannot(serial: Serial, functions: int, watched: bool) -> list[str]:
-    """Return the report's section "what this cannot say". *watched*: True if the interpreter
-    reported instructions.
+    """Return the report's section "what this cannot say". *watched*:
+    True if the interpreter reported instructions.
     """
     cannot = [
         "that there is no race: only the samples, threads and orders that were tried are judged",

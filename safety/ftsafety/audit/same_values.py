@@ -76,8 +76,8 @@ _Uses = dict[str, list[_Use]]
 
 
 def harmless(serial: Serial, codes: Codes, first: Observed, second: Observed) -> dict[Write, str]:
-    """Return {harmless write: kind of the note that reports this write}, for writes that both
-    observations saw.
+    """Return {harmless write: kind of the note that reports this write},
+    for writes that both observations saw.
     """
     writes = first.writes & second.writes
     uses = _uses(codes)
@@ -123,8 +123,8 @@ def _may_be_harmless(write: Write, uses: _Uses) -> bool:
 
 
 def _with_same_value(serial: Serial, codes: Codes, candidates: set[Write]) -> set[Write]:
-    """Return those of *candidates* that write an equal value each time, in two passes in opposite
-    orders.
+    """Return those of *candidates* that write an equal value each time,
+    in two passes in opposite orders.
     """
     passes = _Passes(serial, codes, candidates)
     equal: set[tuple[Line, str]] = set()
@@ -154,8 +154,8 @@ class _Location(NamedTuple):
 
 
 class _Passes:
-    """Recorder of the values that are written while one thread loads samples. Used by one thread at
-    a time.
+    """Recorder of the values that are written while one thread loads samples.
+    Used by one thread at a time.
     """
 
     def __init__(self, serial: Serial, codes: Codes, candidates: set[Write]) -> None:
@@ -201,8 +201,8 @@ class _Passes:
             self._copies[identity].append(location.copy())
 
     def equal(self) -> set[tuple[Line, str]]:
-        """Return (line, target) of each write that ran in both passes and whose value was equal in
-        all copies.
+        """Return (line, target) of each write that ran in both passes
+        and whose value was equal in all copies.
         """
         different = set()
         complete = set()
@@ -275,8 +275,8 @@ def _item(owner: Any, key: Any) -> Any:
 
 
 def _copy(value: Any) -> Frozen | None:
-    """Return a copy of *value* for comparison; None if *value* is too large or cannot be
-    compared.
+    """Return a copy of *value* for comparison;
+    None if *value* is too large or cannot be compared.
     """
     with contextlib.suppress(Exception):  # a user's container may raise anything
         if value is UNKNOWN:
@@ -310,8 +310,8 @@ def _is_comparable(copy: Frozen) -> bool:
 
 
 def _container(target: str) -> str:
-    """Return the name of the container if *target* is an item: ".cache" for "self.cache[key]". Else
-    return "".
+    """Return the name of the container if *target* is an item:
+    ".cache" for "self.cache[key]". Else return "".
     """
     tree = ast.parse(target, mode="eval").body
     return _name(tree.value) if isinstance(tree, ast.Subscript) else ""
@@ -356,8 +356,8 @@ def _first_line(function: Any) -> int:
 
 
 def _uses_in(function: ast.AST) -> list[tuple[str, str]]:
-    """Return (name, way) for each use of an attribute or variable in *function*, in the order of
-    the lines.
+    """Return (name, way) for each use of an attribute or variable in *function*,
+    in the order of the lines.
     """
     ways: dict[int, str] = {}
     loads: list[tuple[int, int, str, str]] = []
@@ -396,8 +396,8 @@ def _is_membership_test(node: ast.AST) -> TypeIs[ast.Compare]:
 
 
 def _is_atomic(write: Write, uses: _Uses, lends_values: bool) -> bool:
-    """True if *write* calls a method of a container that is a pool, or to which code only adds
-    entries.
+    """True if *write* calls a method of a container that is a pool,
+    or to which code only adds entries.
 
     A pool is a container from which one function takes entries out and puts them back, and whose
     entries do not affect the samples. If *lends_values*, they may: then no container is a pool.

@@ -60,8 +60,8 @@ class Loads:
 
 
 def _order(key: Any) -> tuple[bool, Any]:
-    """Return the sort key of a sample's *key*: numbers first, then others by their
-    representation.
+    """Return the sort key of a sample's *key*: numbers first,
+    then others by their representation.
     """
     if isinstance(key, int):
         return False, key
@@ -138,8 +138,8 @@ def choose(
 
 
 def _random_indices(dataset: Any, samples: int, seed: int) -> list[int]:
-    """Return *samples* random indices, including the first and the last. Raises TypeError as
-    `choose` does.
+    """Return *samples* random indices, including the first and the last.
+    Raises TypeError as `choose` does.
     """
     try:
         length = len(dataset)
@@ -171,8 +171,8 @@ def attempt(load: Any) -> tuple[Frozen, Any]:
 
 
 def raised(error: BaseException, stack: Iterable[traceback.FrameSummary] = ()) -> Raised:
-    """Return a copy of *error*. Copies of two exceptions are equal if the exceptions have the same
-    type.
+    """Return a copy of *error*. Copies of two exceptions are equal
+    if the exceptions have the same type.
 
     *stack*: frames to put before those of the traceback, such as the callers'.
     """
@@ -190,8 +190,8 @@ def raised(error: BaseException, stack: Iterable[traceback.FrameSummary] = ()) -
 
 
 def _user_line(frames: list[traceback.FrameSummary]) -> str:
-    """Return in words the innermost line of user code, else the innermost line; "" if there are no
-    frames.
+    """Return in words the innermost line of user code,
+    else the innermost line; "" if there are no frames.
     """
     for frame in reversed(frames):
         if is_user_code(frame.filename):
@@ -219,8 +219,8 @@ def thread(name: str, target: Callable[..., None], *args: Any) -> threading.Thre
 
 
 class Stuck(Exception):
-    """No thread has finished a sample for a long time; `stacks` are the stacks of the threads that
-    hang.
+    """No thread has finished a sample for a long time;
+    `stacks` are the stacks of the threads that hang.
     """
 
     def __init__(self, seconds: float, stacks: str, names: list[str], line: str) -> None:
@@ -231,8 +231,8 @@ class Stuck(Exception):
 
 
 def stuck(threads: list[threading.Thread], seconds: float) -> Stuck:
-    """Return a Stuck exception with the current stacks of those *threads* that hang in the
-    dataset.
+    """Return a Stuck exception with the current stacks
+    of those *threads* that hang in the dataset.
     """
     frames = sys._current_frames()
     texts = []
@@ -250,8 +250,8 @@ def stuck(threads: list[threading.Thread], seconds: float) -> Stuck:
 
 
 def _stack_outside_audit(frame: types.FrameType | None) -> list[traceback.FrameSummary]:
-    """Return the stack of *frame* without the frames of the audit and of threading; [] if there is
-    no frame.
+    """Return the stack of *frame* without the frames of the audit and of threading;
+    [] if there is no frame.
     """
     if frame is None:
         return []

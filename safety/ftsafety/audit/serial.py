@@ -1,5 +1,5 @@
-"""Loading by one thread at a time: the reference samples, and the faults that need no
-concurrency.
+"""Loading by one thread at a time: the reference samples,
+and the faults that need no concurrency.
 """
 
 import contextlib
@@ -52,8 +52,8 @@ class _Loaded(NamedTuple):
 
 
 class Serial:
-    """Loader of samples in one thread at a time, with the results. Needs no lock: `alone` runs a
-    single thread.
+    """Loader of samples in one thread at a time, with the results.
+    Needs no lock: `alone` runs a single thread.
     """
 
     def __init__(self, loads: Loads, patience: float, fresh: Fresh | None = None) -> None:
@@ -64,8 +64,8 @@ class Serial:
         self.only_first = ""
         """The reason why threads cannot load from a newly made dataset; empty if they can."""
         self.decoded_late: list[str] = []
-        """Paths of images that the dataset had opened, but that were only decoded when a sample was
-        loaded.
+        """Paths of images that the dataset had opened,
+        but that were only decoded when a sample was loaded.
         """
         self.snapshot = Snapshot(walk(loads.dataset))
         self.reference: dict[Any, Frozen] = {}
@@ -103,15 +103,15 @@ class Serial:
         return True
 
     def undo_reset(self) -> None:
-        """Load from the original dataset again, if `reset` made a new one. What `reset` restored
-        stays restored.
+        """Load from the original dataset again, if `reset` made a new one.
+        What `reset` restored stays restored.
         """
         self.loads.dataset = self._dataset
 
     @property
     def seconds_to_reset(self) -> float:
-        """Expected seconds of `reset`: as many as making the first dataset took; 0 if `reset` makes
-        no dataset.
+        """Expected seconds of `reset`: as many as making the first dataset took;
+        0 if `reset` makes no dataset.
         """
         return self._fresh.seconds if self._fresh else 0.0
 
@@ -150,8 +150,8 @@ class Serial:
                 return
 
     def alone(self, work: Callable[[], Any], patience: float = 0) -> Any:
-        """Call ``work()`` in a new thread; return the result. AuditError if no load starts for
-        *patience* seconds.
+        """Call ``work()`` in a new thread; return the result.
+        AuditError if no load starts for *patience* seconds.
         """
         patience = patience or self.patience
         result: Future = Future()
@@ -226,15 +226,15 @@ class Serial:
         return overwritten
 
     def differs(self, key: Any) -> str | None:
-        """Load the sample *key* in this thread; return its difference from the reference in words,
-        or None.
+        """Load the sample *key* in this thread; return its difference
+        from the reference in words, or None.
         """
         copy, _ = self.one(key)
         return difference(copy, self.reference[key])
 
     def _differences(self, keys: list) -> dict[Any, str]:
-        """Load *keys* in this thread; return {key: difference from the reference in words} of those
-        that differ.
+        """Load *keys* in this thread; return {key: difference
+        from the reference in words} of those that differ.
         """
         differences = {}
         for key in keys:
@@ -254,11 +254,11 @@ class Serial:
         return difference(copy, reference)
 
     def in_own_thread(self) -> Finding:
-        """Load the samples in this thread, which made the dataset; return the finding that no other
-        thread can.
+        """Load the samples in this thread, which made the dataset;
+        return the finding that no other thread can.
 
-        Called after all loads in another thread have failed. Raises AuditError if a load fails here
-        too.
+        Called after all loads in another thread have failed.
+        Raises AuditError if a load fails here too.
         """
         first_key = self.loads.keys[0]
         first = self.reference[first_key]

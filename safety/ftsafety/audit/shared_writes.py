@@ -1,5 +1,5 @@
-"""Record of the writes of threads that load in turns: which of them go into objects that threads
-share.
+"""Record of the writes of threads that load in turns:
+which of them go into objects that threads share.
 """
 
 from typing import Any, NamedTuple
@@ -17,8 +17,8 @@ class Write(NamedTuple):
     kind: str
     """"augmented", "checked", "item", "attribute", "call", "cycle" or "global"."""
     per_thread: bool
-    """True if only one thread reads what is written: a threading.local, or a key that is the
-    thread's number.
+    """True if only one thread reads what is written: a threading.local,
+    or a key that is the thread's number.
     """
 
 
@@ -27,8 +27,8 @@ class Written(NamedTuple):
 
     value: Any
     shared_as: Any
-    """The container from which samples take `value`, such as a queue, which shows no entries; else
-    `value`.
+    """The container from which samples take `value`, such as a queue,
+    which shows no entries; else `value`.
     """
     write: Write
     guarded: bool
@@ -61,8 +61,8 @@ class WriteRecorder:
         return id(value) in self._shared
 
     def record(self, written: Written, lent: bool) -> None:
-        """Record a write. *lent*: True if the thread has the object alone, until it puts the object
-        back.
+        """Record a write. *lent*: True if the thread has the object alone,
+        until it puts the object back.
         """
         if lent:
             self._lent.append(written)
@@ -72,8 +72,8 @@ class WriteRecorder:
         self._add(written)
 
     def end_sample(self, sample: Any) -> None:
-        """Add the writes to buffers in *sample*, which other threads use while the sample is still
-        in use.
+        """Add the writes to buffers in *sample*, which other threads use
+        while the sample is still in use.
         """
         for written in self._lent:
             if is_a(written.value, BUFFERS) and is_part(written.value, sample):
@@ -88,8 +88,8 @@ class WriteRecorder:
         self._records.append(written)
 
     def writes(self) -> set[Write]:
-        """Return the writes without a lock into shared objects, and those into objects of one
-        thread.
+        """Return the writes without a lock into shared objects,
+        and those into objects of one thread.
         """
         return {written.write for written in self._records if self._is_reported(written)}
 

@@ -63,8 +63,8 @@ class Snapshot:
                 _restore(node.value, saved)
 
     def overwritten(self) -> list[str]:
-        """Return the paths, such as "dataset.buffer", of arrays whose values have changed since the
-        snapshot.
+        """Return the paths, such as "dataset.buffer",
+        of arrays whose values have changed since the snapshot.
         """
         return [node.path for node, digest in self._arrays if _digest(node.value) != digest]
 
@@ -90,8 +90,8 @@ def _bytes(array: np.ndarray | torch.Tensor) -> int:
 
 
 def _digest(array: np.ndarray | torch.Tensor) -> bytes | None:
-    """Return a hash of an array's values; None if the array is read-only or its bytes cannot be
-    read.
+    """Return a hash of an array's values; None if the array is read-only
+    or its bytes cannot be read.
     """
     values = _bytes_of_tensor(array) if is_a(array, torch.Tensor) else _writeable(array)
     if values is None:
@@ -115,8 +115,8 @@ def _writeable(array: np.ndarray) -> np.ndarray | None:
 
 
 def _may_be_restored(value: Any) -> bool:
-    """True if the audit may restore the attributes of *value*: it is a dataset, or its class is in
-    user code.
+    """True if the audit may restore the attributes of *value*:
+    it is a dataset, or its class is in user code.
     """
     # A threading.local shows this thread's values; restoring would give them to another thread.
     if type(value).__module__.partition(".")[0] in LIMITS or is_a(value, threading.local):

@@ -1,5 +1,5 @@
-"""The bytecode instructions of a function that write into objects, and the objects that they write
-into.
+"""The bytecode instructions of a function that write into objects,
+and the objects that they write into.
 
 ``sys.monitoring`` reports the instruction. The instruction's position in the source is used to find
 the written target in the syntax tree.
@@ -39,22 +39,22 @@ class Store:
     """As `shared_writes.Write.kind`: "augmented" for ``+=`` and other operators that read, compute
     and write; "checked" if a test around the write, or just before it, reads the same target."""
     owner: types.CodeType | None = None
-    """The expression of the object that is written into; None if evaluating it may have side
-    effects.
+    """The expression of the object that is written into;
+    None if evaluating it may have side effects.
     """
     key: types.CodeType | None = None
     key_text: str = ""
     is_global: bool = False
 
     def receiver(self, frame: types.FrameType) -> Any:
-        """Return the object that is written into, as evaluated in *frame*; UNKNOWN if it cannot be
-        evaluated.
+        """Return the object that is written into, as evaluated in *frame*;
+        UNKNOWN if it cannot be evaluated.
         """
         return frame.f_globals if self.is_global else _evaluate(self.owner, frame)
 
     def key_value(self, frame: types.FrameType) -> Any:
-        """Return the key of the written item, evaluated in *frame*; UNKNOWN if there is no key, or
-        evaluation fails.
+        """Return the key of the written item, evaluated in *frame*;
+        UNKNOWN if there is no key, or evaluation fails.
         """
         return _evaluate(self.key, frame)
 
@@ -81,8 +81,8 @@ def stores_in(code: types.CodeType) -> dict[int, Store]:
     """Return the writing instructions of *code*, by offset. Without its source, only writes to
     globals are found.
     """
-    # Instructions are matched to nodes of the tree by the position where the target ends, in UTF-8
-    # bytes.
+    # Instructions are matched to nodes of the tree by the position where the target ends,
+    # in UTF-8 bytes.
     by_end = {}
     for node, target in _targets(code.co_filename):
         by_end[node.end_lineno, node.end_col_offset] = target
@@ -100,8 +100,8 @@ def stores_in(code: types.CodeType) -> dict[int, Store]:
 
 
 def _store_of_global(name: str, store: Store | None) -> Store:
-    """Return the write to the global variable *name*. *store*: that of its target, if the source is
-    known.
+    """Return the write to the global variable *name*. *store*:
+    that of its target, if the source is known.
     """
     if store is not None and store.kind == "augmented":
         return Store(name, "augmented", is_global=True)
@@ -126,8 +126,8 @@ def _targets(filename: str) -> list[tuple[ast.expr, Store]]:
 class _Visitor(ast.NodeVisitor):
     """Visitor that collects the targets of writes.
 
-    `_tests`: conditions that may guard the current node, of the `if` statements around it or in its
-    function's body.
+    `_tests`: conditions that may guard the current node,
+    of the `if` statements around it or in its function's body.
     """
 
     def __init__(self) -> None:
@@ -224,8 +224,8 @@ def _loads(expression: ast.expr, kind: Any) -> Iterator[ast.expr]:
 
 
 def _pure(node: ast.expr) -> types.CodeType | None:
-    """Return the compiled expression *node*; None if evaluating it a second time may have side
-    effects.
+    """Return the compiled expression *node*; None
+    if evaluating it a second time may have side effects.
     """
     allowed = (
         ast.Name,

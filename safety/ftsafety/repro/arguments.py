@@ -129,8 +129,8 @@ def scheduler(place: str) -> str:
 
 
 def parser(prog: str = PROGRAM) -> argparse.ArgumentParser:
-    """Return the parser of the command line. *prog*: the name of the command in help and
-    messages.
+    """Return the parser of the command line. *prog*:
+    the name of the command in help and messages.
     """
     result = argparse.ArgumentParser(
         prog=prog,
@@ -199,8 +199,8 @@ def parser(prog: str = PROGRAM) -> argparse.ArgumentParser:
 def parse(arguments: list, prog: str = PROGRAM, script: Script | None = None) -> Options:
     """Return the options of a command line, with *script*, or else the script that it names.
 
-    Raises UsageError if the script cannot be run or an option is wrong, and SystemExit as argparse
-    does.
+    Raises UsageError if the script cannot be run or an option is wrong,
+    and SystemExit as argparse does.
     """
     values: dict[str, Any] = {}
     for name, value in vars(parser(prog).parse_args(arguments)).items():

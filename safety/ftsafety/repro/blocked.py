@@ -27,8 +27,8 @@ from ftsafety.repro.unbuilt import build_command, built
 
 # Syntax of 3.14: template strings (PEP 750), and several exceptions without parentheses (PEP 758).
 NEWER = re.compile(r"""\bt[rR]?["']|\b[rR]t["']|\bexcept\b\*?[^:(]*,""")
-# A time limit of FAR times what the slowest successful run needs is no limit for a run that is
-# merely slower.
+# A time limit of FAR times what the slowest successful run needs is no limit
+# for a run that is merely slower.
 FAR = 10
 
 
@@ -69,8 +69,8 @@ def settled(runs: Mapping[str, Runs]) -> dict[str, Runs]:
 
 
 def _without_slow(runs: Mapping[str, Runs]) -> dict[str, Runs]:
-    """Return a copy of *runs* in which the outcomes of slow runs have the kind LIMIT or
-    OUTLASTED.
+    """Return a copy of *runs* in which the outcomes
+    of slow runs have the kind LIMIT or OUTLASTED.
     """
     successes, failures = [], []
     for config, config_runs in runs.items():
@@ -97,8 +97,8 @@ def _blocked(outcome: Outcome) -> Outcome:
 
 
 def _computing(outcome: Outcome) -> bool:
-    """Return True if the run was computing until its time limit, and nothing else was seen of
-    it.
+    """Return True if the run was computing until its time limit,
+    and nothing else was seen of it.
     """
     return outcome.kind is Kind.HANG and {signature.what for signature in outcome.signatures} == {
         COMPUTING
@@ -143,8 +143,8 @@ def stopped(runs: Mapping[str, Runs]) -> dict[Blocker, list[str]]:
 
 
 def lacking(runs: Mapping[str, Runs]) -> dict[Blocker, list[str]]:
-    """Return {missing package: configurations that lack it}, for the packages whose absence blocked
-    no run.
+    """Return {missing package: configurations that lack it},
+    for the packages whose absence blocked no run.
     """
     blockers = _blockers(runs, lambda outcome: outcome.kind.judged)
     return {blocker: configs for blocker, configs in blockers.items() if blocker.cause == "module"}
@@ -194,8 +194,8 @@ def remedy(
     series: str = SERIES[0],
     options: Sequence[str] = (),
 ) -> str:
-    """Return a shell command that avoids *blocker*; "" if none is known. Strings from the script
-    are quoted.
+    """Return a shell command that avoids *blocker*; "" if none is known.
+    Strings from the script are quoted.
 
     Args:
         command: the command that runs the script.
@@ -228,8 +228,8 @@ def remedy(
 
 
 def _with_module(name: str, script: Script, command: str, walled: bool) -> str:
-    """Return a shell command for a script that lacks the module *name*; "" if *name* is no name of
-    a module.
+    """Return a shell command for a script that lacks the module *name*;
+    "" if *name* is no name of a module.
     """
     if not name.isidentifier():
         return ""
@@ -248,8 +248,8 @@ def _with_module(name: str, script: Script, command: str, walled: bool) -> str:
 
 
 def _with_input(cause: str, script: Script, command: str) -> str:
-    """Return a shell command for a script that lacks standard input or arguments; "" if it has
-    them.
+    """Return a shell command for a script that lacks standard input or arguments;
+    "" if it has them.
     """
     if cause == "stdin" and not script.stdin:
         return f"{command} --stdin FILE   # replace FILE"
@@ -259,8 +259,8 @@ def _with_input(cause: str, script: Script, command: str) -> str:
 
 
 def _module_beside(name: str, script: Script) -> str | None:
-    """Return the path of the module *name* beside the script, a file or a folder; None if it is not
-    there.
+    """Return the path of the module *name* beside the script,
+    a file or a folder; None if it is not there.
     """
     folder = os.path.dirname(script.path)
     paths = (os.path.join(folder, file) for file in (f"{name}.py", name))

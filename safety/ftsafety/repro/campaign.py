@@ -1,5 +1,5 @@
-"""All runs of a script, in rounds. A round runs the script once in each configuration, in random
-order.
+"""All runs of a script, in rounds. A round runs the script once in each configuration,
+in random order.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Runs:
 
     @property
     def counted(self) -> int:
-        """Number of runs that succeeded or failed; blocked runs and exceeded limits do not
-        count.
+        """Number of runs that succeeded or failed;
+        blocked runs and exceeded limits do not count.
         """
         return sum(outcome.kind.judged for outcome in self.outcomes)
 
@@ -48,8 +48,8 @@ def every_outcome(runs: Mapping[str, Runs]) -> Iterator[Outcome]:
 
 
 def twin_of(config: str) -> str:
-    """Return the name of the twin that runs *config*. For an interpreter of --interpreter, this is
-    *config* itself.
+    """Return the name of the twin that runs *config*. For an interpreter of --interpreter,
+    this is *config* itself.
     """
     return CONFIGURATIONS[config].twin if config in CONFIGURATIONS else config
 
@@ -68,13 +68,13 @@ class Runner(Protocol):
 
 
 Progress = Callable[[str, int, int, str, Outcome | None], None]
-"""Called before each run (outcome None) and after it, with (title, rounds done, all rounds,
-configuration, outcome).
+"""Called before each run (outcome None) and after it, with (title,
+rounds done, all rounds, configuration, outcome).
 """
 
 Enough = Callable[[Mapping[str, Runs], int], bool]
-"""Called with the runs and the number of rounds that were made; True if no further rounds are
-needed.
+"""Called with the runs and the number of rounds that were made;
+True if no further rounds are needed.
 """
 
 
@@ -102,8 +102,8 @@ class Campaign:
         self.stopped: str | None = None
         """The reason why the rounds ended early; None if they did not."""
         self.forced_off: set[str] = set()
-        """The configurations in which PYTHON_GIL=0 holds the GIL off, because an import turned it
-        on.
+        """The configurations in which PYTHON_GIL=0 holds the GIL off,
+        because an import turned it on.
         """
         self._progress, self._deadline = progress, deadline
 
@@ -165,8 +165,8 @@ class Campaign:
 
     def _turn(self, runs: Runs, title: str, number: int, repeat: int, threads: int) -> None:
         twin = self.twins[twin_of(runs.config)]
-        # The first run may find that an import turns the GIL on; it is then made again with the GIL
-        # held off.
+        # The first run may find that an import turns the GIL on;
+        # it is then made again with the GIL held off.
         for _ in range(2):
             self._progress(title, number, repeat, runs.config, None)
             off = runs.config in self.forced_off

@@ -1,5 +1,5 @@
-"""Classification of an ended process tree: its exit status, output, stacks and messages give the
-run's outcome.
+"""Classification of an ended process tree: its exit status, output,
+stacks and messages give the run's outcome.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def printable(data: bytes, hidden: Sequence[str] = ()) -> str:
 
 
 def classify(ended: Ended, hidden: Sequence[str] = ()) -> Outcome:
-    """Return the outcome of the process tree in which ftsafety.repro.runner ran a script. *hidden*:
-    see `printable`.
+    """Return the outcome of the process tree in which ftsafety.repro.runner ran a script.
+    *hidden*: see `printable`.
     """
     messages = _messages(ended, hidden)
     begin, end = _first(messages, "begin"), _first(messages, "end")
@@ -122,8 +122,8 @@ def _first(messages: list[dict], key: str) -> dict | None:
 
 
 def _gil_enabled(end: dict | None, stderr: str) -> str:
-    """Return in words what turned the GIL on; "" if it stayed off. *end*: the runner's last
-    message.
+    """Return in words what turned the GIL on; "" if it stayed off.
+    *end*: the runner's last message.
     """
     if warned := gil.MESSAGE.search(stderr):
         return f"importing {warned[1]} turned the GIL on"
@@ -208,8 +208,8 @@ def _limit(ended: Ended, failures: list[dict]) -> str | None:
 def _signatures(
     kind: Kind, detail: str, raised: list[dict], stacks: str, ended: Ended
 ) -> Iterator[Signature]:
-    """Yield the signature of the signal, hang or exit that ended a run, then the signatures of its
-    exceptions.
+    """Yield the signature of the signal, hang or exit that ended a run,
+    then the signatures of its exceptions.
     """
     exits = [message["place"] for message in raised if message["kind"] == "SystemExit"]
     exit_at = exits[0] if exits else ""
@@ -246,8 +246,8 @@ def _frames(stacks: str, which: str = "") -> list[str]:
 
 
 def _lacking(kind: Kind, end: dict | None) -> Blocker | None:
-    """Return the input that a run without a failure lacked, so that it did nothing; None if it
-    lacked none.
+    """Return the input that a run without a failure lacked,
+    so that it did nothing; None if it lacked none.
 
     *end*: the runner's last message.
     """
@@ -288,16 +288,16 @@ def _child_lacks(stderr: str) -> Blocker | None:
 
 
 def _usage(stderr: str) -> Blocker | None:
-    """Return that arguments are missing if the script, such as by sys.exit(main()), has printed its
-    usage.
+    """Return that arguments are missing if the script,
+    such as by sys.exit(main()), has printed its usage.
     """
     usage = USAGE.match(stderr)
     return Blocker("arguments", usage[1][:300], "script") if usage else None
 
 
 def _noticed(kind: Kind, messages: list[dict], stderr: str) -> Iterator[str]:
-    """Yield the exceptions that do not count as failures, such as one in a destructor, each only
-    once.
+    """Yield the exceptions that do not count as failures,
+    such as one in a destructor, each only once.
     """
     exceptions = [
         f"an exception of a future that nothing asked for: {message['future']}"
@@ -308,8 +308,8 @@ def _noticed(kind: Kind, messages: list[dict], stderr: str) -> Iterator[str]:
         if not (kind is Kind.EXCEPTION and match[1] == "Exception in thread"):
             # that is the failure
             exceptions.append(f"{match[1]}: {match[2]}" if match[2] else match[1])
-    # If threads print at once, messages may be cut. A cut message is dropped if the whole one is
-    # there too.
+    # If threads print at once, messages may be cut.
+    # A cut message is dropped if the whole one is there too.
     whole = {text.partition(":")[0] for text in exceptions if ":" in text}
     yield from [text for text in dict.fromkeys(exceptions) if text not in whole][:MOST_NOTES]
 

@@ -108,8 +108,8 @@ class Reproduction:
     def run(self) -> tuple[str, int]:
         """Make all runs; return the report and the exit status.
 
-        Raises TwinError, MetadataError or VersionError; or Interrupted, if it comes before any run
-        has ended.
+        Raises TwinError, MetadataError or VersionError; or Interrupted,
+        if it comes before any run has ended.
         """
         options, progress = self._options, self._progress
         early = EarlyStop(options.repeat, options.every_run)
@@ -140,8 +140,8 @@ class Reproduction:
     def _more_sections(
         self, runs: dict[str, Runs], campaign: Campaign, failing: Runs | None
     ) -> list[tuple[str, str]]:
-        """Return [(title, Markdown)] of packages, threads and nodes. *failing*: runs of which some
-        failed.
+        """Return [(title, Markdown)] of packages, threads and nodes.
+        *failing*: runs of which some failed.
         """
         sections = []
         if any(self.packages.added.values()):
@@ -181,8 +181,8 @@ class Reproduction:
         return runs, cluster
 
     def campaign(self) -> Campaign:
-        """Return a campaign of the twins here, which have the script's packages. Raises TwinError
-        or MetadataError.
+        """Return a campaign of the twins here, which have the script's packages.
+        Raises TwinError or MetadataError.
         """
         self._connect()
         missing = dict.fromkeys(
@@ -215,8 +215,8 @@ class Reproduction:
             self._twins[name], self.descriptions[name] = other, described
 
     def _excluded(self) -> dict[str, str]:
-        """Return {twin: reason} for the twins whose version does not suit the script; raises
-        MetadataError.
+        """Return {twin: reason} for the twins whose version does
+        not suit the script; raises MetadataError.
         """
         requirement = requires_python(self._script.text)
         try:
@@ -264,8 +264,8 @@ class Reproduction:
         return add(requirements, twins, installed, work.resolve(), cache, self._interruption, note)
 
     def _remedies(self, runs: dict[str, Runs]) -> list[tuple[str, str]]:
-        """Return [(title, Markdown)], a report section with remedies for blocked runs; [] if no run
-        was blocked.
+        """Return [(title, Markdown)], a report section with remedies for blocked runs;
+        [] if no run was blocked.
         """
         why = stopped(runs)
         if not why:

@@ -1,5 +1,5 @@
-"""Runs of a script on the workers of a Dask cluster: each task is a whole campaign
-(ftsafety.repro.task).
+"""Runs of a script on the workers of a Dask cluster:
+each task is a whole campaign (ftsafety.repro.task).
 
 The outcomes of the tasks are added up. The connection to the cluster is a child process, whose
 Python has Dask's client (native/cluster).
@@ -48,8 +48,8 @@ ANSWER = {
 
 
 class NoCluster(SafetyError, TwinError):
-    """There is no cluster to connect to, or it cannot be used from here; the message says what to
-    do.
+    """There is no cluster to connect to, or it cannot be used from here;
+    the message says what to do.
     """
 
 
@@ -64,8 +64,8 @@ def connected(
     """
     parent_socket, bridge_socket = socket.socketpair()
     with tempfile.TemporaryFile() as errors, bridge_socket:
-        # In a session of its own: Ctrl-C at a terminal is for this process, which then closes the
-        # socket.
+        # In a session of its own: Ctrl-C at a terminal is for this process,
+        # which then closes the socket.
         bridge = subprocess.Popen(
             [python, str(BRIDGE)],
             stdin=bridge_socket.fileno(),
@@ -107,8 +107,8 @@ class ClusterCampaign(Campaign):
     """Campaign whose runs are made by the workers of a cluster. Owned by one thread."""
 
     def __init__(self, options: Options, interruption: Interruption, progress: Progress):
-        """Prepare the runs of the script in *options*, which also name the cluster; none is
-        started.
+        """Prepare the runs of the script in *options*,
+        which also name the cluster; none is started.
         """
         deadline = time.monotonic() + options.budget
         super().__init__(options.script, {}, options.limits, progress.update, deadline)
@@ -116,14 +116,14 @@ class ClusterCampaign(Campaign):
         self._source = source_hash()
         self._folder = options.dask_folder or str(ROOT)
         self.descriptions: dict[str, dict] = {}
-        """By twin, its description on the first node. The twins of all other nodes have to be
-        equal.
+        """By twin, its description on the first node.
+        The twins of all other nodes have to be equal.
         """
         self.packages = Packages()
         """The packages that the workers install for the script."""
         self.nodes: dict[str, str] = {}
-        """The processor of each node that has made runs, by the node's name, the first node
-        first.
+        """The processor of each node that has made runs,
+        by the node's name, the first node first.
         """
         self._done = 0
         """Number of rounds that were made."""
@@ -162,8 +162,8 @@ class ClusterCampaign(Campaign):
         title: str,
         enough: Enough,
     ) -> None:
-        """Add the runs of the tasks to *result*. Raises TwinError, also if more rounds are lost
-        than made.
+        """Add the runs of the tasks to *result*. Raises TwinError,
+        also if more rounds are lost than made.
         """
         lost = 0
         output = ""
@@ -197,8 +197,8 @@ class ClusterCampaign(Campaign):
         """Context manager: have the cluster make the runs; return an iterator over the messages
         about the tasks.
         """
-        # The script goes with its arguments and files; what is left is for the task's own ./twins
-        # repro.
+        # The script goes with its arguments and files;
+        # what is left is for the task's own ./twins repro.
         options = replace(
             self._options, module=None, arguments=(), beside=(), stdin=None, configs=tuple(order)
         )
@@ -283,8 +283,8 @@ class ClusterCampaign(Campaign):
 
 
 def _runs(node: str, config: str, values: dict) -> Runs:
-    """Return the runs of *config* in the answer of *node*; raises TwinError if an outcome is
-    invalid.
+    """Return the runs of *config* in the answer of *node*;
+    raises TwinError if an outcome is invalid.
     """
     try:
         outcomes = [replace(outcome.from_json(fields), node=node) for fields in values["outcomes"]]

@@ -1,5 +1,5 @@
-"""Shell commands for the report. Pasted into a shell in the current directory, they repeat the
-runs.
+"""Shell commands for the report. Pasted into a shell in the current directory,
+they repeat the runs.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _CONTAINER = "docker compose run --rm -T ft-repro"
 
 
 def of_series(which: str, command: str) -> str:
-    """Return the shell command *command*, changed so that it uses the twins of the CPython series
-    *which*.
+    """Return the shell command *command*, changed so that it uses the twins
+    of the CPython series *which*.
     """
     return f"PYTHON_SERIES={which} {command.removeprefix(_prefix())}"
 
@@ -40,8 +40,8 @@ def _prefix() -> str:
 
 
 def program() -> str:
-    """Return the start of a shell command that calls `./twins`: by a relative path if that needs no
-    "..".
+    """Return the start of a shell command that calls `./twins`:
+    by a relative path if that needs no "..".
     """
     if not (ROOT / "twins").exists():
         return "./twins"
@@ -97,8 +97,8 @@ def one_run(
     if script.how == FILE and not added and not options.beside:
         with_twins = f"{variables} {program()} exec {config.twin} {plain}{redirection}"
     folder = _folder(options)
-    # Plain Python finds files beside the script only where they are beside it already, and in that
-    # folder.
+    # Plain Python finds files beside the script only where they are beside it already,
+    # and in that folder.
     if any(os.path.dirname(path) != folder for path in options.beside):
         return with_twins
     series = descriptions[twin_of(runs.config)]["interpreter"]["version"].rpartition(".")[0]
@@ -119,8 +119,8 @@ def _variables(options: Options, config: Configuration, runs: Runs) -> str:
 
 
 def _in_folder(command: str, folder: str, redirection: str) -> str:
-    """Return the shell command, run in *folder*, with its *redirection*, which names a file for
-    this directory.
+    """Return the shell command, run in *folder*, with its *redirection*,
+    which names a file for this directory.
     """
     if folder:
         command = f"cd {shell_path(folder)} && {command}"

@@ -1,5 +1,5 @@
-"""Exceptions of a script: text, place, and the cause if it is no race (a missing package or
-argument, ...).
+"""Exceptions of a script: text, place, and the cause
+if it is no race (a missing package or argument, ...).
 
 ftsafety.repro.runner loads this file alone, with any Python.
 """
@@ -38,8 +38,8 @@ def own(filename, folder: str) -> bool:
 
 
 def frames_of(error) -> list:
-    """Return (file, line, function) of each frame of a traceback, the innermost last, without the
-    runner's frames.
+    """Return (file, line, function) of each frame of a traceback,
+    the innermost last, without the runner's frames.
     """
     frames: list = []
     trace = error.__traceback__
@@ -60,8 +60,8 @@ def describe(error) -> str:
 
 
 def place_of(error, folder: str) -> str:
-    """Return "FILE:LINE in FUNCTION" of the innermost frame in the script's folder, else of the
-    innermost frame.
+    """Return "FILE:LINE in FUNCTION" of the innermost frame in the script's folder,
+    else of the innermost frame.
     """
     frames = frames_of(error)
     inside = [frame for frame in frames if own(frame[0], folder)] or frames
@@ -88,8 +88,8 @@ def cause_of(error, folder: str, raced: bool) -> tuple:
 
 
 def _missing(error, folder: str) -> tuple | None:
-    """Return (cause, detail) if *error* says that a package, program or syntax is not available;
-    else None.
+    """Return (cause, detail) if *error* says that a package,
+    program or syntax is not available; else None.
     """
     if isinstance(error, ModuleNotFoundError) and error.name:
         missing = error.name.partition(".")[0]
@@ -170,8 +170,8 @@ def _before_threads(error, folder: str) -> tuple:
 
 
 def is_usage(error) -> bool:
-    """True if a parser of arguments may have raised *error*. click exits with other numbers if a
-    command fails.
+    """True if a parser of arguments may have raised *error*.
+    click exits with other numbers if a command fails.
     """
     return isinstance(error, SystemExit) and (error.code == 2 or isinstance(error.code, str))
 
@@ -208,8 +208,8 @@ def probes(nodes: list) -> dict:
     """Return {name: source} for each name that is bound only once: to a fact about the interpreter,
     or a constant.
 
-    For example, ``free_threaded = not sys._is_gil_enabled()`` or a function that returns this
-    expression.
+    For example, ``free_threaded = not sys._is_gil_enabled()``
+    or a function that returns this expression.
     """
     bound = [
         getattr(node, "arg", None) or getattr(node, "id", "") for node in nodes if not loads(node)
@@ -243,11 +243,11 @@ def loads(node) -> bool:
 
 
 def source_of(tree, facts) -> str:
-    """Return the source of *tree*, then the sources of the *facts* that it names. *facts*: {name:
-    source}.
+    """Return the source of *tree*, then the sources of the *facts* that it names.
+    *facts*: {name: source}.
 
-    Return "" if *tree* uses a name that is neither in WORDS nor in *facts* nor bound in *tree*
-    itself.
+    Return "" if *tree* uses a name that is neither in WORDS nor
+    in *facts* nor bound in *tree* itself.
     """
     nodes = list(ast.walk(tree))
     used = {
@@ -278,8 +278,8 @@ def ends(node, line: int, error, facts) -> bool:
 
 
 def wants(node, error, facts) -> bool:
-    """True if *node* raised *error* because ``sys.argv`` lacks an argument, or an argument is not a
-    number.
+    """True if *node* raised *error* because ``sys.argv`` lacks an argument,
+    or an argument is not a number.
     """
     if isinstance(error, ValueError):
         return "argv" in source_of(node, facts)

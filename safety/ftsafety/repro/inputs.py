@@ -1,5 +1,5 @@
-"""Reading the script that the command line names: a file, a module of a folder, a notebook or an
-archive.
+"""Reading the script that the command line names: a file,
+a module of a folder, a notebook or an archive.
 
 Everything is untrusted. Links, devices, FIFOs and paths that leave their folder are refused, and
 sizes are limited while reading. Standard library only, for Python 3.9: ftsafety.repro.arguments
@@ -43,8 +43,8 @@ class Files:
         self._left, self._most = most, most
 
     def add(self, name: str, content: bytes) -> None:
-        """Add a file; raises UsageError if its name is invalid or taken, or if a limit is
-        exceeded.
+        """Add a file; raises UsageError if its name is invalid or taken,
+        or if a limit is exceeded.
         """
         try:
             name = relative(name)
@@ -67,8 +67,8 @@ class Files:
         return content
 
     def read(self, path: str) -> bytes:
-        """Return a file's content; raises UsageError if that fails, or if all files together are
-        too large.
+        """Return a file's content; raises UsageError if that fails,
+        or if all files together are too large.
         """
         return read(path, self._left, self.too_large())
 
@@ -86,8 +86,8 @@ class Files:
         )
 
     def add_path(self, path: str) -> None:
-        """Add the file or folder at *path* under its own name. Hidden folders and those in LEFT_OUT
-        are skipped.
+        """Add the file or folder at *path* under its own name.
+        Hidden folders and those in LEFT_OUT are skipped.
         """
         where = Path(path)
         if not where.is_dir() or where.is_symlink():
@@ -146,11 +146,11 @@ class Files:
 
 
 def read(path: str, most: int, too_large: UsageError) -> bytes:
-    """Return the content of a regular file; raises `too_large` if it exceeds `most` bytes, or
-    another UsageError.
+    """Return the content of a regular file; raises `too_large` if it exceeds `most` bytes,
+    or another UsageError.
     """
-    # Line ends, escape sequences and bytes that are no UTF-8 would reach the report and the
-    # terminal.
+    # Line ends, escape sequences and bytes that are no UTF-8 would reach the report
+    # and the terminal.
     if not path.isprintable():
         raise UsageError(f"{path!r} has characters that cannot be shown: give it another name")
     # The report would show the target of a link in an untrusted folder of scripts.
@@ -266,8 +266,8 @@ def load(
 
 
 def _source(path: str | None, module: str | None, walled: bool, files: Files) -> tuple[str, bytes]:
-    """Return the script's path in the folder of a run, and its source; add its other files to
-    *files*.
+    """Return the script's path in the folder of a run, and its source;
+    add its other files to *files*.
     """
     if path is not None and path.endswith(".zip") and os.path.isfile(path):
         files.add_archive(path)
@@ -284,8 +284,8 @@ def _source(path: str | None, module: str | None, walled: bool, files: Files) ->
 
 
 def _as_python(name: str, source: bytes) -> tuple[str, bytes, tuple[str, ...]]:
-    """Return a script's name and source as plain Python, and the lines that were left out; raises
-    NotebookError.
+    """Return a script's name and source as plain Python,
+    and the lines that were left out; raises NotebookError.
     """
     if name.endswith(".ipynb"):
         source, left_out = python_of_notebook(source)
@@ -312,8 +312,8 @@ def _start(name: str, source: bytes, module: str | None) -> str:
 
 
 def top_level(folder: str, module: str) -> str:
-    """Return the path of the top-level package or file of *module* in *folder*; raises
-    UsageError.
+    """Return the path of the top-level package or file of *module*
+    in *folder*; raises UsageError.
     """
     if not all(part.isidentifier() for part in module.split(".")):
         raise UsageError(f"-m {module}: that is no name of a module, such as package.module")
@@ -327,8 +327,8 @@ def top_level(folder: str, module: str) -> str:
 
 
 def module_file(module: str, files: dict[str, bytes]) -> str:
-    """Return the path in *files* of the module, or of its __main__.py if it is a package; raises
-    UsageError.
+    """Return the path in *files* of the module, or of its __main__.py
+    if it is a package; raises UsageError.
     """
     name = module.replace(".", "/")
     for candidate in (f"{name}.py", f"{name}/__main__.py"):
@@ -338,8 +338,8 @@ def module_file(module: str, files: dict[str, bytes]) -> str:
 
 
 def script_of_archive(path: str, files: dict[str, bytes]) -> str:
-    """Return the path of the script to run in an archive: the topmost __main__.py, else the only
-    topmost script.
+    """Return the path of the script to run in an archive:
+    the topmost __main__.py, else the only topmost script.
 
     A conftest.py is no script.
     Raises UsageError if there is no such script, or more than one.

@@ -1,5 +1,5 @@
-"""Observation of the listings of files that a script makes. A loop over a listing without files
-tests nothing.
+"""Observation of the listings of files that a script makes.
+A loop over a listing without files tests nothing.
 
 ftsafety.repro.runner loads this file alone, with any Python.
 """

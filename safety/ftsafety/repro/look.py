@@ -42,8 +42,8 @@ def sound(runs: Runs) -> list[Outcome]:
 
 
 def _noticed(runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield each exception that did not count as a failure, with the number of runs that had it, by
-    configuration.
+    """Yield each exception that did not count as a failure,
+    with the number of runs that had it, by configuration.
 
     Exceptions with the same type and place are counted as one, even if their messages differ.
     Exceptions whose type and place made another run fail are left out.
@@ -68,8 +68,8 @@ def _noticed(runs: Mapping[str, Runs]) -> Iterator[str]:
 
 
 def _kind(text: str) -> tuple[str, str, str]:
-    """Return (how it was noticed, type, place) of an exception in `Outcome.noticed`, without its
-    message.
+    """Return (how it was noticed, type, place) of an exception in `Outcome.noticed`,
+    without its message.
     """
     match = NOTICED.fullmatch(text)
     return (match[1], match[2], match[3] or "") if match else (text, "", "")

@@ -22,8 +22,8 @@ def runs_needed(failures: int, runs: int) -> int:
 
 
 def shrink_threads(campaign: Campaign, failing: Runs, threads: int, repeat: int) -> str:
-    """Find the smallest number of threads with which the script still fails; return the result as
-    Markdown.
+    """Find the smallest number of threads with which the script still fails;
+    return the result as Markdown.
 
     Args:
         failing: the runs of a configuration in which the script failed with `threads` threads.

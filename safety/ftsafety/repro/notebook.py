@@ -29,8 +29,8 @@ CONVERTS = re.compile(rb"^[ \t]*(?:\w[\w, ]*=[ \t]*)?get_ipython\(\)\.", re.MULT
 
 
 def python_of_notebook(source: bytes) -> tuple[bytes, tuple[str, ...]]:
-    """Return (Python source of the code cells, IPython lines that were left out); raises
-    NotebookError.
+    """Return (Python source of the code cells, IPython lines
+    that were left out); raises NotebookError.
     """
     try:
         notebook = json.loads(source)
@@ -101,8 +101,8 @@ def _compiles(source: str) -> bool:
 
 
 def _line(line: str, pattern: re.Pattern[str], left_out: list[str]) -> str:
-    """Return *line* as Python, and add what this leaves out to *left_out*. *pattern*: LINE or
-    CONVERTED.
+    """Return *line* as Python, and add what this leaves out to *left_out*.
+    *pattern*: LINE or CONVERTED.
 
     Removes `%time` before a statement. Replaces any other IPython line with ``pass`` and a comment.
     """

@@ -14,8 +14,8 @@ from ftsafety.repro.script import Script
 
 # Options that a report always names: they decide the outcome, and their defaults may change.
 ALWAYS_NAMED = ("threads", "repeat", "timeout")
-# Options of a command that repeats the runs, by field. Left out are --out, and options that --help
-# hides.
+# Options of a command that repeats the runs, by field.
+# Left out are --out, and options that --help hides.
 REPEATED = {
     "module": "-m",
     "arguments": "--arg",

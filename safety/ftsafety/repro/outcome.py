@@ -30,8 +30,8 @@ class Kind(enum.StrEnum):
 
     @property
     def judged(self) -> bool:
-        """True if the run is a success or a failure. Others (a limit, a blocked run, ...) do not
-        count.
+        """True if the run is a success or a failure. Others (a limit,
+        a blocked run, ...) do not count.
         """
         return self in (Kind.OK, Kind.OUTLASTED) or self.failed
 
@@ -42,8 +42,8 @@ may just be slow.
 """
 
 SEVERITY = (Kind.WRONG, Kind.EXCEPTION, Kind.HANG, Kind.SIGNAL)
-"""Kinds of failure, from the mildest. A run that ends with one of them cannot show a milder one
-later.
+"""Kinds of failure, from the mildest. A run that ends with one
+of them cannot show a milder one later.
 """
 
 
@@ -88,8 +88,8 @@ class Outcome:
     stacks: str = ""
     """The stacks that faulthandler dumped, at a fatal signal or at the time limit."""
     modules: tuple[str, ...] = ()
-    """Top-level modules that the script has imported; empty if Python did not shut down
-    normally.
+    """Top-level modules that the script has imported;
+    empty if Python did not shut down normally.
     """
     notes: tuple[str, ...] = ()
     signatures: tuple[Signature, ...] = ()
@@ -129,8 +129,8 @@ FORM = {
 
 
 def from_json(values: dict) -> Outcome:
-    """Return the Outcome of *values*, which `as_json` made. Cut its long strings; raises ValueError
-    if invalid.
+    """Return the Outcome of *values*, which `as_json` made.
+    Cut its long strings; raises ValueError if invalid.
     """
     if not conforms(values, FORM) or not _whole(values):
         raise ValueError("not an outcome")

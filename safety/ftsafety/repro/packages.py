@@ -1,5 +1,5 @@
-"""Installation of packages that a script requires and the twins lack: the same versions for all,
-where possible.
+"""Installation of packages that a script requires and the twins lack:
+the same versions for all, where possible.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ NO_WHEEL = re.compile(
 
 @dataclass
 class Packages:
-    """Packages that were installed for the script, and reasons why twins cannot run it. Owned by
-    one thread.
+    """Packages that were installed for the script, and reasons why twins cannot run it.
+    Owned by one thread.
     """
 
     added: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -75,8 +75,8 @@ def add(
     folders = (work / str(number) for number in itertools.count())
 
     def put(name: str, pins: Mapping[str, str]) -> dict[str, str]:
-        """Install the packages for the twin *name*, in versions *pins*; return versions by
-        package.
+        """Install the packages for the twin *name*,
+        in versions *pins*; return versions by package.
         """
         twin, folder = local[name], next(folders)
         constraints = [f"{package}=={version}" for package, version in pins.items()]
@@ -133,11 +133,11 @@ def _installed(
 def _words(
     name: str, requirements: Sequence[str], why: str, cache: Path, interruption: Interruption
 ) -> str:
-    """Return in words why packages cannot be installed for the twin *name*. *why*: the installer's
-    error.
+    """Return in words why packages cannot be installed for the twin *name*.
+    *why*: the installer's error.
 
-    If the error is about a missing wheel, return a short sentence about this wheel, else *why*
-    itself.
+    If the error is about a missing wheel, return a short sentence about this wheel,
+    else *why* itself.
     """
     match = NO_WHEEL.search(why)
     if match is None:

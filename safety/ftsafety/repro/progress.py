@@ -13,8 +13,8 @@ from ftsafety.repro.outcome import Kind, Outcome
 
 
 class Progress:
-    """Printer of progress: one changing line on a terminal, elsewhere a line for each run. Owned by
-    one thread.
+    """Printer of progress: one changing line on a terminal,
+    elsewhere a line for each run. Owned by one thread.
     """
 
     def __init__(self, stream=None):
@@ -34,8 +34,8 @@ class Progress:
     def update(
         self, title: str, done: int, rounds: int, config: str, outcome: Outcome | None
     ) -> None:
-        """Show the start (*outcome* is None) or end of a run in *config*, after *done* of all
-        *rounds*.
+        """Show the start (*outcome* is None) or end of a run in *config*,
+        after *done* of all *rounds*.
         """
         if title != self._title:
             self._title, self._counts = title, {}

@@ -59,8 +59,8 @@ def table(runs: Mapping[str, Runs]) -> str:
 
 
 def details(runs: Mapping[str, Runs]) -> str:
-    """Return a Markdown list of the most frequent failures and notes of each configuration, with
-    their counts.
+    """Return a Markdown list of the most frequent failures and notes of each configuration,
+    with their counts.
     """
     lines = []
     for config, config_runs in runs.items():
@@ -167,8 +167,8 @@ def chosen_failure(
     """Return the failure to show, as (configuration, number of the run from 1, outcome), or None if
     no run failed.
 
-    Failures without the GIL are preferred. If *finding* has a signature, only failures with this
-    signature count.
+    Failures without the GIL are preferred. If *finding* has a signature,
+    only failures with this signature count.
     """
     signature = finding.signature if finding else None
     for config in reversed([config for config in (*CONFIGURATIONS, *runs) if config in runs]):
@@ -186,8 +186,8 @@ def packages_that_ran(
     runs: Mapping[str, Runs],
     added: Mapping[str, Mapping[str, str]],
 ) -> dict[str, dict[str, str]]:
-    """Return, by twin, the versions of the packages that the script imported or that were *added*
-    for it.
+    """Return, by twin, the versions of the packages that the script imported
+    or that were *added* for it.
     """
     owners = _distributions()  # both twins have the packages of this process
     # Modules of all configurations, since a run that crashed reports none.
@@ -196,8 +196,8 @@ def packages_that_ran(
         modules.update(outcome.modules)
     versions = {}
     for twin, described in descriptions.items():
-        # The modules of an added distribution are not known here, so all of these count as
-        # imported.
+        # The modules of an added distribution are not known here,
+        # so all of these count as imported.
         extra = added.get(twin, {})
         names = set(map(normalise, modules))
         for module in modules:
@@ -210,8 +210,8 @@ def packages_that_ran(
 
 
 def interpreter(described: dict) -> str:
-    """Return an interpreter's description as text: version, number of upstream fixes added to it,
-    build, compiler.
+    """Return an interpreter's description as text: version,
+    number of upstream fixes added to it, build, compiler.
     """
     python = described["interpreter"]
     fixes = python.get("upstream_fixes", 0)

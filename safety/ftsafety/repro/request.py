@@ -1,5 +1,5 @@
-"""The request for one run of a script: carried out by an interpreter here, or sent to a server as
-JSON.
+"""The request for one run of a script: carried out by an interpreter here,
+or sent to a server as JSON.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Request:
 
     @classmethod
     def from_json(cls, values: dict) -> Request:
-        """Return the request from the result of `as_json`; raises KeyError, TypeError or ValueError
-        if invalid.
+        """Return the request from the result of `as_json`; raises KeyError,
+        TypeError or ValueError if invalid.
         """
         if values["config"] not in CONFIGURATIONS:
             raise ValueError(f"unknown configuration {values['config']!r}")

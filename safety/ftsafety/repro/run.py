@@ -27,20 +27,20 @@ PASSED_ON_PREFIXES = ("LC_", "OMP_", "MKL_", "OPENBLAS_", "NVIDIA_")
 # A script that lists files is observed by an audit hook. Others are not: it takes time, and moves
 # what is allocated.
 LISTS = re.compile(rb"\b(?:[ir]?glob|listdir|scandir|iterdir|walk)\b")
-# The folders that users other than root can write to in a container whose root file system is
-# read-only.
+# The folders that users other than root can write to
+# in a container whose root file system is read-only.
 SHARED = ("/tmp", "/dev/shm", "/dev/mqueue")
 SECONDS = 45.0
-# `kill -9 -1` reaches all processes of the user at once, except itself, so no process can escape it
-# by forking.
+# `kill -9 -1` reaches all processes of the user at once, except itself,
+# so no process can escape it by forking.
 DELETE = 'kill -9 -1; chmod -R u+rwX "$@"; find "$@" -mindepth 1 -delete; ipcrm --all'
 
 
 def environment(
     python: str, request: Request, scratch: Path, overlay: str | None = None
 ) -> dict[str, str]:
-    """Return a run's environment variables. The folder *overlay* (see `run`) goes onto
-    PYTHONPATH.
+    """Return a run's environment variables. The folder *overlay*
+    (see `run`) goes onto PYTHONPATH.
     """
     kept = {
         name: value
@@ -82,8 +82,8 @@ def run(
     user: int | None = None,
     overlay: str | None = None,
 ) -> Outcome:
-    """Run a script once with *python*; remove the run's processes and scratch folder; return the
-    outcome.
+    """Run a script once with *python*; remove the run's processes and scratch folder;
+    return the outcome.
 
     Args:
         others: file descriptors to watch, with a callback each; a callback that returns True ends
@@ -143,8 +143,8 @@ def run(
 
 
 def _write(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
-    """Write files into *folder*. The files, and the folders made for them, are read-only for the
-    script.
+    """Write files into *folder*. The files, and the folders made for them,
+    are read-only for the script.
     """
     parents: set[Path] = set()
     for name, content in files:

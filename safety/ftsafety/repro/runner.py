@@ -1,5 +1,5 @@
-"""Program that runs the script as ``__main__``. ftsafety.repro.run starts this file alone, with any
-Python.
+"""Program that runs the script as ``__main__``. ftsafety.repro.run starts this file alone,
+with any Python.
 
     runner.py SPECIFICATION        (one JSON object)
 
@@ -12,8 +12,8 @@ faulthandler writes stacks into one pipe. A second pipe gets messages, one JSON 
   a thread or forked, whether it has asked for input when there was none, and the patterns for files
   that no file matched.
 
-The script gets a fresh module ``__main__``, its own folder first on ``sys.path``, and its
-arguments.
+The script gets a fresh module ``__main__``, its own folder first on ``sys.path``,
+and its arguments.
 """
 
 import _thread
@@ -42,8 +42,8 @@ PYTEST = ("-q", *(f"-pno:{plugin}" for plugin in WITHOUT))
 
 
 def neighbour(name: str) -> types.SimpleNamespace:
-    """Return a module beside this one. It is not imported: the script would find our modules on the
-    path, too.
+    """Return a module beside this one. It is not imported:
+    the script would find our modules on the path, too.
     """
     return types.SimpleNamespace(**runpy.run_path(os.path.join(os.path.dirname(__file__), name)))
 
@@ -135,8 +135,8 @@ def run_tests(path: str, _module: str, arguments: list, sender) -> None:
     sys.argv[:] = ["pytest", path, *arguments]
     sys.path.insert(0, os.path.dirname(path))
     settings = os.path.join(sender.folder, "pytest.ini")
-    # Without these, pytest would look for settings and a conftest.py above the folder, such as in
-    # /tmp.
+    # Without these, pytest would look for settings and a conftest.py above the folder,
+    # such as in /tmp.
     options = ["--rootdir", sender.folder, "--confcutdir", sender.folder]
     options += ["-c", settings if os.path.exists(settings) else os.devnull]
     tests = Tests(sender)
@@ -152,8 +152,8 @@ START = {"file": run_file, "module": run_module, "tests": run_tests}
 
 
 def why_skipped(reason: str) -> tuple:
-    """Return (cause, detail) for a skipped test: ("module", name) if a module is missing, else
-    ("tests", reason).
+    """Return (cause, detail) for a skipped test: ("module",
+    name) if a module is missing, else ("tests", reason).
     """
     missing = re.match(r"Skipped: could not import '(\w+)", reason)
     if missing and importlib.machinery.PathFinder.find_spec(missing[1]) is None:
@@ -217,8 +217,8 @@ class Sender:
                 os.write(self._pipe, json.dumps(message).encode() + b"\n")
 
     def begin(self) -> None:
-        # Registered first, so called last: after the threads were joined and the script's own
-        # handlers ran.
+        # Registered first, so called last: after the threads were joined
+        # and the script's own handlers ran.
         atexit.register(self.end)
         threading.excepthook = self.in_thread
         self._before = top_level()
@@ -246,8 +246,8 @@ class Sender:
         threading.__excepthook__(arguments)
 
     def exception(self, error, thread) -> None:
-        """Report an exception. *thread*: name of the thread or test that it ended; None if it ended
-        the script.
+        """Report an exception. *thread*: name of the thread or test that it ended;
+        None if it ended the script.
         """
         cause, about = self.cause or exceptions.cause_of(error, self.folder, self.raced)
         place, text = exceptions.place_of(error, self.folder), exceptions.describe(error)
@@ -325,8 +325,8 @@ def watch_futures(sender: Sender) -> None:
     """
 
     class Exceptions:
-        """Descriptor in place of Future._exception, since wrapping Future.result would add a frame
-        to tracebacks.
+        """Descriptor in place of Future._exception, since wrapping
+        Future.result would add a frame to tracebacks.
         """
 
         def __get__(self, future, owner=None):
@@ -367,8 +367,8 @@ def peak_memory() -> int:
 
 
 def die_first() -> None:
-    """Make this process the first that the kernel kills if memory runs out, so that the supervisor
-    survives.
+    """Make this process the first that the kernel kills if memory runs out,
+    so that the supervisor survives.
     """
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write("1000")

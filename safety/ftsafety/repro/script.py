@@ -1,5 +1,5 @@
-"""The script under test: its source, further files and the way to start it. Can be converted to and
-from JSON.
+"""The script under test: its source, further files and the way to start it.
+Can be converted to and from JSON.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class Script:
 
     @property
     def title(self) -> str:
-        """The name for headings: the name of the given file, which may be a notebook or an
-        archive.
+        """The name for headings: the name of the given file,
+        which may be a notebook or an archive.
         """
         return PurePosixPath(self.path).name or self.name
 
     @property
     def argument(self) -> str:
-        """The script as an argument in a shell command: `path`, or `name` for a script from
-        standard input.
+        """The script as an argument in a shell command: `path`,
+        or `name` for a script from standard input.
         """
         return shell_path(self.path or self.name)
 
@@ -71,8 +71,8 @@ class Script:
 
     @classmethod
     def from_json(cls, values: dict) -> Script:
-        """Return the script from the result of `as_json`; raises KeyError, TypeError or ValueError
-        if invalid.
+        """Return the script from the result of `as_json`; raises KeyError,
+        TypeError or ValueError if invalid.
         """
         if values["how"] not in (FILE, MODULE, TESTS):
             raise ValueError(f"a script is not started as {values['how']!r}")

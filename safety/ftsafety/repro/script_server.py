@@ -25,8 +25,8 @@ in which nothing else runs under it.
 
 
 def answer(request: dict, watch: Watch, user: int | None = None) -> dict:
-    """Return the answer to one request; raises ftrun.errors.Stopped if a callback of *watch*
-    returns True.
+    """Return the answer to one request; raises ftrun.errors.Stopped
+    if a callback of *watch* returns True.
     """
     try:
         if request["op"] == "describe":
@@ -59,8 +59,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--user", type=int)
     options, rest = parser.parse_known_args(arguments)
     make = functools.partial(ScriptServer, user=options.user)
-    # Docker compose may run the client under another user id (`--user`). Access is by the folder of
-    # the socket.
+    # Docker compose may run the client under another user id (`--user`).
+    # Access is by the folder of the socket.
     return server.run("ftsafety.repro.script_server", DESCRIPTION, make, rest, anyone=True)
 
 

@@ -21,8 +21,8 @@ ENOUGH_HANGS = 3  # rounds
 
 
 def looks(repeat: int) -> list[int]:
-    """Return the numbers of rounds after which an interim test is made: 5, 10, 20, 40, ..., below
-    *repeat*.
+    """Return the numbers of rounds after which an interim test is made:
+    5, 10, 20, 40, ..., below *repeat*.
     """
     rounds, at = [], FIRST_LOOK
     while at < repeat:
@@ -43,14 +43,14 @@ class EarlyStop:
 
     @property
     def level(self) -> float:
-        """The significance level for the final verdict. It depends on whether the runs ended
-        early.
+        """The significance level for the final verdict.
+        It depends on whether the runs ended early.
         """
         return INTERIM if self.reason else SIGNIFICANT - INTERIM * len(self._looks)
 
     def __call__(self, runs: Mapping[str, Runs], rounds: int) -> bool:
-        """Return True if no further rounds are needed. *rounds*: the number of rounds that were
-        made.
+        """Return True if no further rounds are needed. *rounds*:
+        the number of rounds that were made.
         """
         if not self._every_run and rounds < self._repeat:
             nonempty = {

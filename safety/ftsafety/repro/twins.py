@@ -1,5 +1,5 @@
-"""Interpreters that run the script: the twins (see ftrun.twin), here or in containers, or named by
---interpreter.
+"""Interpreters that run the script: the twins (see ftrun.twin),
+here or in containers, or named by --interpreter.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class LocalScripts(LocalTwin):
     overlay: str | None = None
     """A folder of packages that Python finds before the interpreter's own packages."""
     config: str | None = None
-    """The only configuration that this interpreter can run; None for a twin, which can run
-    several.
+    """The only configuration that this interpreter can run;
+    None for a twin, which can run several.
     """
 
     def reproduce(self, request: Request) -> Outcome:
@@ -46,8 +46,8 @@ class LocalScripts(LocalTwin):
 
 
 class Interpreter(LocalScripts):
-    """Interpreter named by --interpreter, such as a debug build or another version. May lack the
-    twins' packages.
+    """Interpreter named by --interpreter, such as a debug build or another version.
+    May lack the twins' packages.
     """
 
     def describe(self) -> dict:
@@ -109,8 +109,8 @@ Twin = LocalScripts | RemoteScripts
 
 
 def connect(text: str, interruption: Interruption) -> Twin:
-    """Return the twin at `text`: a server (unix:PATH) or a Python interpreter (its path); raises
-    TwinError.
+    """Return the twin at `text`: a server (unix:PATH)
+    or a Python interpreter (its path); raises TwinError.
     """
     if text.startswith("unix:"):
         return RemoteScripts(Path(text.removeprefix("unix:")), interruption)

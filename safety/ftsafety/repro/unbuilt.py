@@ -52,11 +52,11 @@ def _source(name: str, folder: str) -> str:
 
 
 def _build(name: str, setup: str, project: str, source: str) -> str:
-    """Return the command that builds the module *name* in its folder; "" if none of its files is
-    for that.
+    """Return the command that builds the module *name* in its folder;
+    "" if none of its files is for that.
 
-    *setup*, *project*: the contents of setup.py and pyproject.toml. *source*: the name of the
-    source file.
+    *setup*, *project*: the contents of setup.py and pyproject.toml.
+    *source*: the name of the source file.
     """
     word = re.compile(rf"\b{re.escape(name)}\b")
     if word.search(setup):

@@ -1,5 +1,5 @@
-"""The verdict on the runs of a script, by statistics. Its sentences are in
-ftsafety.repro.verdict_words.
+"""The verdict on the runs of a script, by statistics.
+Its sentences are in ftsafety.repro.verdict_words.
 
 Failures are tested in groups: all failures; failures of the same kind and name; failures of the
 same kind, name and place. So a crash that occurs only without the GIL is found, even if the script
@@ -26,8 +26,8 @@ MOST_GROUPS = 10  # of signatures without their places, and with them
 
 
 class Pattern(enum.Enum):
-    """The configurations in which a script fails. A member's value is the exit status of ``./twins
-    repro``.
+    """The configurations in which a script fails. A member's value is the exit status
+    of ``./twins repro``.
     """
 
     NOT_REPRODUCED = 0
@@ -50,17 +50,17 @@ _SOUGHT = (Pattern.WITHOUT_GIL, Pattern.FREE_THREADED)
 
 @dataclass(frozen=True)
 class FailureCounts:
-    """Counts, by configuration, of one group of failures: all failures, or those with the same
-    signature.
+    """Counts, by configuration, of one group of failures:
+    all failures, or those with the same signature.
     """
 
     signature: Signature | None
-    """None for the group of all failures. A signature without a place stands for its failures at
-    any place.
+    """None for the group of all failures. A signature without a place stands
+    for its failures at any place.
     """
     seen: Mapping[str, tuple[int, int]]
-    """By configuration: (runs with this failure, runs that could show it). A crash hides milder
-    failures.
+    """By configuration: (runs with this failure, runs that could show it).
+    A crash hides milder failures.
     """
     pattern: Pattern = Pattern.OTHER
     p: float | None = None
@@ -94,8 +94,8 @@ class Verdict:
 
     @property
     def certain(self) -> bool:
-        """True unless the failure `main` was seen in some configurations only, and this may be by
-        chance.
+        """True unless the failure `main` was seen in some configurations only,
+        and this may be by chance.
         """
         return self.main is None or self.main.p is None or self.main.p < self.level
 
@@ -111,8 +111,8 @@ def interval(failures: int, runs: int) -> tuple[float, float]:
 
 
 def p_value(a: tuple[int, int], b: tuple[int, int]) -> float:
-    """Return the p-value of Fisher's exact test (two-sided) for two failure rates, given as
-    (failures, runs).
+    """Return the p-value of Fisher's exact test (two-sided) for two failure rates,
+    given as (failures, runs).
     """
     from scipy.stats import fisher_exact
 
@@ -120,16 +120,16 @@ def p_value(a: tuple[int, int], b: tuple[int, int]) -> float:
 
 
 def total(counts: Mapping[str, tuple[int, int]], configs: Iterable[str]) -> tuple[int, int]:
-    """Return the sums of failures and of runs over *configs*. *counts*: (failures, runs) by
-    configuration.
+    """Return the sums of failures and of runs over *configs*.
+    *counts*: (failures, runs) by configuration.
     """
     chosen = [counts[config] for config in configs]
     return sum(failures for failures, _ in chosen), sum(runs for _, runs in chosen)
 
 
 def judge(every: Mapping[str, Runs], level: float = SIGNIFICANT) -> Verdict:
-    """Return the verdict on the runs. Runs of interpreters that were given with `--interpreter` are
-    ignored.
+    """Return the verdict on the runs. Runs of interpreters
+    that were given with `--interpreter` are ignored.
 
     Args:
         every: the runs by configuration, from `ftsafety.repro.blocked.settled`.
@@ -153,8 +153,8 @@ def judge(every: Mapping[str, Runs], level: float = SIGNIFICANT) -> Verdict:
 
 
 def _is_unknown(runs: Runs) -> bool:
-    """Return True if runs are missing, or if the few runs that count say nothing, since most do
-    not.
+    """Return True if runs are missing, or if the few runs that count say nothing,
+    since most do not.
     """
     return bool(runs.missing) or 2 * runs.counted < len(runs.outcomes) or not runs.counted
 
@@ -194,8 +194,8 @@ def signatures_of(outcome: Outcome) -> tuple[Signature, ...]:
 
 
 def groups_of(outcome: Outcome) -> set[Signature]:
-    """Return the groups of a failed run: each of its signatures, once with and once without its
-    place.
+    """Return the groups of a failed run: each of its signatures,
+    once with and once without its place.
 
     For runs that did not fail, the set is empty.
     """
@@ -244,8 +244,8 @@ def _groups(
 def _finding(
     runs: Mapping[str, Runs], judged: Iterable[str], signature: Signature | None, group: _Group
 ) -> FailureCounts:
-    """Return the finding for a group of failures. The caller then sets its `pattern` and corrects
-    its p-value.
+    """Return the finding for a group of failures. The caller then sets its `pattern`
+    and corrects its p-value.
     """
     # A run that ended with a more severe failure could not show this one any more.
     milder = None if signature is None else SEVERITY[: SEVERITY.index(Kind(signature.kind)) + 1]

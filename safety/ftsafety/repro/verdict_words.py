@@ -116,8 +116,8 @@ def _uncounted(config: str, runs: Runs) -> Iterator[str]:
 
 
 def _outlasted(config: str, limited: Runs, runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield a sentence if runs of *config* had not failed at the time limit. *runs*: those of all
-    configurations.
+    """Yield a sentence if runs of *config* had not failed at the time limit.
+    *runs*: those of all configurations.
     """
     spent = [outcome.seconds for outcome in limited.outcomes if outcome.kind is Kind.OUTLASTED]
     if spent:
@@ -131,8 +131,8 @@ def _outlasted(config: str, limited: Runs, runs: Mapping[str, Runs]) -> Iterator
 
 
 def others(runs: Mapping[str, Runs]) -> Iterator[str]:
-    """Yield a sentence on each interpreter that --interpreter names. The verdict leaves these
-    interpreters out.
+    """Yield a sentence on each interpreter that --interpreter names.
+    The verdict leaves these interpreters out.
     """
     for config, config_runs in runs.items():
         if config not in CONFIGURATIONS and config_runs.outcomes:
@@ -140,8 +140,8 @@ def others(runs: Mapping[str, Runs]) -> Iterator[str]:
 
 
 def unpatched(descriptions: Mapping[str, dict], source: str) -> Iterator[str]:
-    """Yield a sentence if the interpreters have fixes that official releases lack. *source*: the
-    script's source.
+    """Yield a sentence if the interpreters have fixes that official releases lack.
+    *source*: the script's source.
     """
     fixes = max(
         description["interpreter"]["upstream_fixes"] for description in descriptions.values()
@@ -211,8 +211,8 @@ def _were(configs: Iterable[str]) -> str:
 
 
 def _why_not(runs: Mapping[str, Runs], configs: Iterable[str]) -> str:
-    """Return the reasons why runs of these configurations are missing or do not count, each with
-    its configurations.
+    """Return the reasons why runs of these configurations are missing or do not count,
+    each with its configurations.
     """
     configs_of_reasons: dict[str, list[str]] = {}
     for config in configs:

@@ -1,7 +1,7 @@
 """Supervision of one process tree: the tree is killed if it exceeds a limit or the run is stopped.
 
-The script may be hostile. So most of its output is dropped, and all of its descendants are found
-and killed.
+The script may be hostile. So most of its output is dropped,
+and all of its descendants are found and killed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from ftsafety.repro.runner import DUMP_SIGNAL
 KEPT = 64 * 1024  # bytes of each stream, at its start and again at its end
 GRACE_SECONDS = 2.0  # between SIGTERM and SIGKILL
 MOST_FILES = 100_000
-# Seconds before the time limit in which a computing process tree uses, or waits for, this share of
-# a processor.
+# Seconds before the time limit in which a computing process tree uses,
+# or waits for, this share of a processor.
 LAST_SECONDS, LEAST_SHARE = 2.0, 0.2
 
 
@@ -46,8 +46,8 @@ class Ended:
     limit: str | None = None
     """The exceeded limit, in words."""
     killed: bool = False
-    """True if the kernel killed any process on this machine during the run, because memory ran
-    out.
+    """True if the kernel killed any process on this machine during the run,
+    because memory ran out.
     """
     memory: int = 0
     """Peak memory of all processes together, in bytes."""
@@ -117,15 +117,15 @@ def watch(
 
 
 def _busy(pids: list[int]) -> tuple[float, float]:
-    """Return the seconds for which processes have used a processor, and for which they have waited
-    for one.
+    """Return the seconds for which processes have used a processor,
+    and for which they have waited for one.
     """
     return process_tree.cpu_seconds(pids), process_tree.waiting_seconds(pids)
 
 
 def _limiter(child: Child, scratch: Path, limits: Limits, result: Ended) -> Callable[[], None]:
-    """Return a function that checks the limits of the process tree, and raises LimitBroken if one
-    is exceeded.
+    """Return a function that checks the limits of the process tree,
+    and raises LimitBroken if one is exceeded.
     """
     next_look = 0.0
 
@@ -161,8 +161,8 @@ def _limiter(child: Child, scratch: Path, limits: Limits, result: Ended) -> Call
 def _size(directory: Path, enough: int) -> int:
     """Return the number of bytes that a folder takes on disk.
 
-    If it takes more than *enough* bytes or has more than MOST_FILES files, return any number above
-    *enough*.
+    If it takes more than *enough* bytes or has more than MOST_FILES files,
+    return any number above *enough*.
     """
     total = files = 0
     waiting = [str(directory)]

@@ -101,8 +101,8 @@ class SharedOffsetCorrected(SharedOffset):
 
 
 class LazyInitialisation(Scenario):
-    """A value made at its first use, by any thread that finds it missing; it is announced too
-    early.
+    """A value made at its first use, by any thread that finds it missing;
+    it is announced too early.
     """
 
     pauses = True
@@ -126,8 +126,8 @@ class LazyInitialisationCorrected(Locked, LazyInitialisation):
 
 
 class SharedDecoder(Scenario):
-    """One PNG that was opened but not yet decoded, used by all threads: decoding reads its one
-    file.
+    """One PNG that was opened but not yet decoded, used by all threads:
+    decoding reads its one file.
 
     Pillow says so: https://pillow.readthedocs.io/en/latest/handbook/thread-safety.html
     """

@@ -13,8 +13,8 @@ from tests.programs import programs_to_end
 from tests.stress import engine
 from tests.stress.planted.races import CORRECTED, RACES, Crash, Deadlock, LostUpdateCorrected
 
-# A race is looked for until it is found, up to this; a busy machine may need longer than the moment
-# it takes.
+# A race is looked for until it is found, up to this;
+# a busy machine may need longer than the moment it takes.
 LOOKED_FOR = 120.0
 
 

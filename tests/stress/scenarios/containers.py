@@ -147,8 +147,8 @@ class CopiesOfWhatChanges(Scenario):
 
 
 class FinalizersOfBuffers(Scenario):
-    """Buffers are given back by weakref.finalize, each once, whichever thread drops the last
-    reference.
+    """Buffers are given back by weakref.finalize, each once,
+    whichever thread drops the last reference.
     """
 
     class Buffer:

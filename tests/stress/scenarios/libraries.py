@@ -33,8 +33,8 @@ def _process(data):
 
 
 class PillowDecodeResizeSave(Scenario):
-    """Each thread decodes, resizes and saves images of several formats; all bytes are as with one
-    thread.
+    """Each thread decodes, resizes and saves images of several formats;
+    all bytes are as with one thread.
     """
 
     @classmethod

@@ -102,8 +102,8 @@ class ExceptionsInCallbacks(Scenario):
 
 
 class ResizingDatasets(Scenario):
-    """A dataset shrinks and grows while it is loaded: samples are whole or an IndexError, never a
-    hang.
+    """A dataset shrinks and grows while it is loaded:
+    samples are whole or an IndexError, never a hang.
     """
 
     def __init__(self, rng):
@@ -136,8 +136,8 @@ class SharedGenerators(Scenario):
 
 
 class BuffersUnderFire(Scenario):
-    """Batches, views and arrays of them are held for a while, over epochs; none is ever written
-    again.
+    """Batches, views and arrays of them are held for a while,
+    over epochs; none is ever written again.
     """
 
     def __init__(self, rng):

@@ -51,8 +51,8 @@ class Rows:
 
 
 class _Storm(Scenario):
-    """Base of storms. Warnings of late workers are failures, and so are worker threads that are
-    left.
+    """Base of storms. Warnings of late workers are failures,
+    and so are worker threads that are left.
     """
 
     @classmethod
@@ -102,8 +102,8 @@ class ManyLoaders(_Storm):
 
 
 class IteratorsLeftWhileCollecting(_Storm):
-    """Iterators are left at any point, by any thread, in cycles, while garbage is collected all the
-    time.
+    """Iterators are left at any point, by any thread, in cycles,
+    while garbage is collected all the time.
     """
 
     @classmethod
@@ -197,8 +197,8 @@ class OneIteratorClosedByOthers(_Storm):
 
 
 class PersistentEpochsLeftEarly(_Storm):
-    """Epochs of persistent workers are left early, with bad samples, in order and in whatever
-    order.
+    """Epochs of persistent workers are left early, with bad samples,
+    in order and in whatever order.
     """
 
     def step(self, thread, rng):

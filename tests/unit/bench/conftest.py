@@ -42,8 +42,8 @@ def paths(photos: Path) -> list[str]:
 
 @pytest.fixture(scope="session")
 def finished_run(run_bench, photos: Path, twin: str, tmp_path_factory: pytest.TempPathFactory):
-    """(CompletedProcess, the run's directory) of a real run: one configuration, one worker, two
-    rounds.
+    """(CompletedProcess, the run's directory) of a real run:
+    one configuration, one worker, two rounds.
 
     It takes half a minute. It is for tests of running (test_run, full disks): what is made of a
     record is tested with the simulated `document` and `many`.
@@ -56,8 +56,8 @@ def finished_run(run_bench, photos: Path, twin: str, tmp_path_factory: pytest.Te
 
 @pytest.fixture(scope="session")
 def document() -> Results:
-    """The record of a simulated run of two rounds, for tests of what is made of a record. Not to be
-    changed.
+    """The record of a simulated run of two rounds, for tests of what is made of a record.
+    Not to be changed.
     """
     return simulated.document(simulated.blank(), seed=0, rounds=2)
 
@@ -92,8 +92,8 @@ def page(many) -> Page:
 
 @pytest.fixture(scope="session")
 def few(command, photos: Path, twin: str):
-    """Builds the command of a short run: ``few(out, "pillow=loader-process/1", ...)``
-    (tests.unit.bench.few).
+    """Builds the command of a short run: ``few(out,
+    "pillow=loader-process/1", ...)`` (tests.unit.bench.few).
     """
 
     def build(
@@ -173,8 +173,8 @@ def special_run(special_plans, command, environment, photos: Path, twin: str, tm
 
 @pytest.fixture
 def special(special_run, special_plans):
-    """Returns a special scenario's record, whose candidates gave the same samples; skips what this
-    machine cannot.
+    """Returns a special scenario's record, whose candidates gave the same samples;
+    skips what this machine cannot.
     """
 
     def of(name: str) -> Scenario:
@@ -212,8 +212,8 @@ def run_trial(twin):
 
 @pytest.fixture
 def children():
-    """All that was started since the test began. Earlier tests may have left multiprocessing's
-    helpers.
+    """All that was started since the test began.
+    Earlier tests may have left multiprocessing's helpers.
     """
     before = set(psutil.Process().children(recursive=True))
     return lambda: [

@@ -31,8 +31,8 @@ SPEED = {
 
 
 def throughput(candidate: Candidate) -> float:
-    """Samples per second without noise: threads without the GIL are twice as fast as processes with
-    it.
+    """Samples per second without noise: threads without the GIL are twice
+    as fast as processes with it.
     """
     return (
         500
@@ -88,8 +88,8 @@ def scenario(
 
 
 def many(document: model.Results) -> model.Results:
-    """The run's document with a scenario of each kind: cases on an axis or by name, workers, a
-    chain.
+    """The run's document with a scenario of each kind:
+    cases on an axis or by name, workers, a chain.
     """
     grown = copy.deepcopy(document)
     like = grown.scenarios[0]

@@ -36,8 +36,8 @@ def load(batch_size: int, batches_per_worker: int, turns: int = 1) -> Load:
 
 
 class Script(ABC):
-    """An endpoint whose trials give what `run` returns once they have had the turns that they were
-    asked for.
+    """An endpoint whose trials give what `run` returns once they have had the turns
+    that they were asked for.
     """
 
     name = "scripted"

@@ -42,8 +42,8 @@ described = functools.cache(environment.describe)
 
 
 def blank(twin: str = "ft") -> model.Results:
-    """Return the record of a run of this interpreter without rounds: a twin's chain with one
-    worker.
+    """Return the record of a run of this interpreter without rounds:
+    a twin's chain with one worker.
     """
     candidates = [c for _, c in WaterfallPlan().ranked((twin,), [1], quick=True)]
     found = {"endpoint": "python", **described()}

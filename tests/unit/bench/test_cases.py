@@ -1,5 +1,5 @@
-"""Scenarios with cases: who is measured under which, what trials are asked for, what is left
-out.
+"""Scenarios with cases: who is measured under which,
+what trials are asked for, what is left out.
 """
 
 import time

@@ -133,8 +133,8 @@ def test_nobody_comes_back_who_has_missed_a_round(make, clock):
             self.seconds = 0.02 if len(self.ran) <= len(RANKED) else 0.001
             return super().run(request)
 
-    # The first round takes all of the time but a little, which the quick second one leaves plenty
-    # of.
+    # The first round takes all of the time but a little,
+    # which the quick second one leaves plenty of.
     rounds = list(make(Slower()).rounds(RANKED, 0.02 * len(RANKED) + 0.3, 0.02, None))
     seats = [set(keys(r)) for r in rounds[:3]]
     assert len(seats[0]) > len(seats[1]) >= len(seats[2]) and seats[2] <= seats[1]

@@ -1,5 +1,5 @@
-"""What else the machine did: read from real and from written counters, and marked only beyond the
-thresholds.
+"""What else the machine did: read from real and from written counters,
+and marked only beyond the thresholds.
 """
 
 import os
@@ -58,8 +58,8 @@ def test_what_the_trial_used_is_not_others(tmp_path):
         "stolen_cpus": 0.1,
         "throttled_seconds": 0.5,
     }
-    # Ticks are coarser than what the trial counts for itself; counters that are not there say
-    # nothing.
+    # Ticks are coarser than what the trial counts for itself;
+    # counters that are not there say nothing.
     assert between(a, Counters(10.0, 114.9, 5.0, 1.0, 25.0))["other_cpus"] == 0
     nothing = between(Counters(0.0, None, None, None, 0.0), Counters(1.0, None, None, None, 1.0))
     assert (nothing["other_cpus"], nothing["stolen_cpus"], nothing["throttled_seconds"]) == (

@@ -44,8 +44,8 @@ class Pipeline:
 
 @pytest.mark.parametrize("together", [True, False])
 def test_starting_and_running_empty_belong_to_no_batch(together, monkeypatch):
-    """10% more work is 10% more time to the last digit: nothing that an epoch has but once is
-    timed.
+    """10% more work is 10% more time to the last digit:
+    nothing that an epoch has but once is timed.
     """
     found = []
     for seconds, start in ((0.1, 0.02), (0.11, 0.5)):
@@ -82,8 +82,8 @@ class Sleeping:
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_fewer_workers_show_the_same_samples(workers):
-    """They begin to take the time at another batch, and load fewer; the first of a turn are the
-    same.
+    """They begin to take the time at another batch, and load fewer;
+    the first of a turn are the same.
     """
     few, many = (
         without_pause(

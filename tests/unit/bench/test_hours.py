@@ -33,8 +33,8 @@ PLACE = ("pillow", "")
 
 
 def at_an_hour(seed: object, sigma: float = USUAL, rounds: int = 5) -> Results:
-    """Return a run whose candidates all are as fast, but for the hour: *sigma* is that of a ratio
-    of two.
+    """Return a run whose candidates all are as fast, but for the hour:
+    *sigma* is that of a ratio of two.
     """
     rng = random.Random(f"hour {seed}")
     record = blank()
@@ -242,8 +242,8 @@ def test_what_is_planned_from_measured_times_is_no_setting(days, tmp_path):
 
 
 def test_a_machine_is_known_by_its_id_not_by_its_hardware(days, tmp_path):
-    """Equal machines that write to one folder at the same time: told apart by their ids, else by
-    the time.
+    """Equal machines that write to one folder at the same time:
+    told apart by their ids, else by the time.
     """
     runs = [loaded(file) for file in days[:4]]
     for number, run in enumerate(runs):

@@ -1,5 +1,5 @@
-"""Metrics that are ratios by themselves: the answer has every candidate's value with its
-interval.
+"""Metrics that are ratios by themselves: the answer has every candidate's value
+with its interval.
 """
 
 from dataclasses import replace

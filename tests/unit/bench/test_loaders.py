@@ -28,8 +28,8 @@ def available(variant: str) -> None:
             pytest.skip(f"{package} is not installed here; it is in docker/requirements.lock")
 
 
-# Processes that are not forked import what they unpickle, and no test's module can be imported
-# there.
+# Processes that are not forked import what they unpickle,
+# and no test's module can be imported there.
 LOADING = [name for name in VARIANTS if not name.startswith("bare")]
 # spdl-io takes only a dataset that decodes with it (test_spdl_io.py).
 FROM_HERE = [
@@ -91,8 +91,8 @@ def test_pixels_are_the_same(variant, paths):
 @pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("variant", FROM_HERE)
 def test_an_epoch_can_be_left_at_its_first_batch(variant):
-    """As the measurement of starting does; what was begun is ended by the time the loader is
-    closed.
+    """As the measurement of starting does; what was begun is ended
+    by the time the loader is closed.
     """
     available(variant)
     with open_loader(

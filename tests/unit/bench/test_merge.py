@@ -1,5 +1,5 @@
-"""Runs of many machines merged: kinds that agree or differ, machines that stand out, runs that are
-set apart.
+"""Runs of many machines merged: kinds that agree or differ,
+machines that stand out, runs that are set apart.
 """
 
 import copy
@@ -116,8 +116,8 @@ def test_two_machines_are_no_kinds(cluster, capsys):
 
 
 def test_earlier_runs_of_a_machine_say_what_hours_do(cluster):
-    """Four runs of one machine, whose threads differ by 20% from run to run, and one run of another
-    machine.
+    """Four runs of one machine, whose threads differ by 20% from run to run,
+    and one run of another machine.
     """
     node = cluster.node("node1")
     (node / "results.json").unlink()
@@ -163,8 +163,8 @@ def test_a_slow_machine_is_named(cluster):
 
 def test_a_small_difference_counts_among_the_others(cluster, monkeypatch):
     def unlikely(values: list[float], alpha: float) -> list[int]:
-        """The value farthest from the median, and the nearest to it: that one differs by less than
-        5%.
+        """The value farthest from the median, and the nearest to it:
+        that one differs by less than 5%.
         """
         return sorted(range(8), key=lambda at: abs(values[at] - statistics.median(values)))[::-7]
 
@@ -431,8 +431,8 @@ def test_a_machine_alone_has_the_interval_of_its_report_and_its_hours():
 
 @pytest.mark.skipif(not KEPT.exists(), reason="docs/results is not in the images")
 def test_a_cluster_grown_from_a_real_run(tmp_path):
-    """Ten machines of two kinds, made from one real run: its values are scaled, and its processor
-    is renamed.
+    """Ten machines of two kinds, made from one real run:
+    its values are scaled, and its processor is renamed.
     """
     real = json.loads((KEPT / "2026-11-28-quick-2-cpus/results.json").read_text())
     rng = random.Random(5)

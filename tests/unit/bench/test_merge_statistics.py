@@ -1,5 +1,5 @@
-"""Statistics over machines: values of other programs and books, and how often intervals and tests
-are right.
+"""Statistics over machines: values of other programs and books,
+and how often intervals and tests are right.
 """
 
 import math

@@ -1,5 +1,5 @@
-"""The group of peers: who takes part and is compared, what is left out, and a real run of some of
-it.
+"""The group of peers: who takes part and is compared,
+what is left out, and a real run of some of it.
 """
 
 import json
@@ -146,8 +146,8 @@ runpy.run_module("ftbench.trial.child", run_name="__main__")
 
 @pytest.mark.slow
 def test_a_trial_ends_well_whatever_threads_a_peer_leaves(environment, twin):
-    """CPython 3.13 unwinds daemon threads at its end, which aborts a process that is in C++
-    code.
+    """CPython 3.13 unwinds daemon threads at its end,
+    which aborts a process that is in C++ code.
     """
     task = Task(SCENARIOS["peers-overhead-tensor"], [], "loader-thread", 1, 4, 1, 2, 2, config=twin)
     done = subprocess.run(

@@ -210,8 +210,8 @@ def test_hostile_text_does_not_reach_the_terminal_or_leave_the_directory(spoilt,
 def test_hostile_text_stays_text_in_markdown(spoilt):
     text = summary_of(spoilt)
     assert "\x1b" not in text
-    # The commands, the advice and two failures of the suite are blocks of code, which nothing in
-    # them ends.
+    # The commands, the advice and two failures of the suite are blocks of code,
+    # which nothing in them ends.
     block = re.compile(r"^(`{3,})(?:console|python)\n.*?\n\1$", re.DOTALL | re.MULTILINE)
     assert len(block.findall(text)) == 4
     rest = re.sub(

@@ -45,8 +45,8 @@ def test_the_waterfalls_sentence_comes_first(many):
 
 
 def test_a_missing_step_is_named_with_its_reason(many):
-    """It is part of the last step, which is then not the GIL's by itself; the audit looks at
-    failing threads.
+    """It is part of the last step, which is then not the GIL's by itself;
+    the audit looks at failing threads.
     """
     missing = "ft-gil/loader-thread/2"
 

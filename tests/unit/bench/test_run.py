@@ -120,8 +120,8 @@ class Started:
 
 @pytest.fixture
 def started(environment, few, tmp_path):
-    """Starts the run of a candidate with a worker process, and ends what a failed test leaves of
-    it.
+    """Starts the run of a candidate with a worker process,
+    and ends what a failed test leaves of it.
     """
     log = tmp_path / "log"
 

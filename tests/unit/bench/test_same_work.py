@@ -19,8 +19,8 @@ def test_different_samples_are_an_error():
 
 
 def test_same_work_in_turns():
-    """Who has more workers measures more batches a turn, and every turn starts again with the same
-    samples.
+    """Who has more workers measures more batches a turn,
+    and every turn starts again with the same samples.
     """
     seen = {}
     check_same_work(

@@ -1,5 +1,5 @@
-"""Augmentation: the pictures change, and are the same in all kinds of workers; workers from none
-on.
+"""Augmentation: the pictures change, and are the same in all kinds of workers;
+workers from none on.
 """
 
 import time
@@ -55,8 +55,8 @@ def test_all_workers_load_the_same_samples(case, paths):
 
 @both
 def test_augmented_pictures_are_pictures(case, paths):
-    """Standardised values of something that looks like its original, and differs from sample to
-    sample.
+    """Standardised values of something that looks like its original,
+    and differs from sample to sample.
     """
     dataset = augmentation.Augmented([paths[0]] * 6, case)
     torch.manual_seed(1)
@@ -143,8 +143,8 @@ def test_loading_without_workers_is_as_much_as_one_worker_does():
 
 
 def test_a_full_run_repeats_everything_five_times():
-    """Also where three rounds would do for a verdict: fewer candidates then, never fewer
-    repeats.
+    """Also where three rounds would do for a verdict:
+    fewer candidates then, never fewer repeats.
     """
     ranked, cases = SCENARIO.plan.ranked(CONFIGS, [1, 2], quick=False), ("heavy", "light")
     assert SCENARIO.repeats == 5

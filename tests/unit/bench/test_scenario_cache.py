@@ -1,5 +1,5 @@
-"""A growing cache: a source that keeps to its rate, the curves of real epochs, and nothing left
-behind.
+"""A growing cache: a source that keeps to its rate,
+the curves of real epochs, and nothing left behind.
 """
 
 import os

@@ -67,8 +67,8 @@ def test_private_is_one_each():
 
 
 def test_values_that_are_not_counted_and_one_that_is():
-    """Small integers are immortal (PEP 683): counting references to them would be contention of
-    another kind.
+    """Small integers are immortal (PEP 683): counting references
+    to them would be contention of another kind.
     """
     for name in ("dict", "private"):
         assert {type(value) for value in KINDS[name].make().values()} == {int}

@@ -1,5 +1,5 @@
-"""`interference`: batches come when they are due, a step's time is its own, and a planted slowdown
-is found.
+"""`interference`: batches come when they are due, a step's time is its own,
+and a planted slowdown is found.
 """
 
 import itertools

@@ -66,8 +66,8 @@ def test_threads_and_processes_give_the_same_and_no_sample_comes_early(client):
 
 @pytest.mark.slow
 def test_threads_and_processes_give_the_same_with_obstore(run_trial):
-    """A process for each, as in a run: one that has read with obstore may not fork workers
-    that do.
+    """A process for each, as in a run: one that has read
+    with obstore may not fork workers that do.
     """
     need("obstore")
     work = {"workers": 4, "batch_size": 2, "warmup_batches": 4, "batches": 20}

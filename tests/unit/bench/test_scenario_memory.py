@@ -1,5 +1,5 @@
-"""Memory of a million names: the same names however they are kept, and what worker processes make
-of them.
+"""Memory of a million names: the same names however they are kept,
+and what worker processes make of them.
 """
 
 import contextlib
@@ -67,8 +67,8 @@ def test_a_descendant_that_may_not_be_looked_into(monkeypatch):
         child.communicate(b"\n")
 
 
-# A file that nobody else on the machine has mapped: who shares torch's libraries is the other
-# tests' business.
+# A file that nobody else on the machine has mapped: who shares torch's
+# libraries is the other tests' business.
 FILE_MIB = 160
 # Has the file mapped, as libraries are, and tells for each line that it is sent its tree's memory,
 # its own PSS as the kernel has it, and its children's USS, MiB. Every page is looked at first:
@@ -100,8 +100,8 @@ for other in others:
 
 @pytest.fixture
 def library() -> Iterator[Path]:
-    """A file to map. /var/tmp is on a disk, where /tmp may be in memory, whose pages count as
-    shared memory.
+    """A file to map. /var/tmp is on a disk, where /tmp may be in memory,
+    whose pages count as shared memory.
     """
     with tempfile.NamedTemporaryFile(dir="/var/tmp") as file:
         file.write(bytes(FILE_MIB * usage.MIB))
@@ -130,8 +130,8 @@ def telling(library: Path, environment, code: str = TELLS):
 
 
 def test_the_libraries_count_once_whoever_else_has_mapped_them(library, environment):
-    """Other trials are alive while one is measured; their share of torch's libraries is nobody's
-    gain.
+    """Other trials are alive while one is measured;
+    their share of torch's libraries is nobody's gain.
     """
     with telling(library, environment) as ask, contextlib.ExitStack() as others:
         alone, of_kernel, _ = ask()

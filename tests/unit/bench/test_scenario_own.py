@@ -1,5 +1,5 @@
-"""--dataset: the waterfall of a user's own dataset from real runs, and what is said where there can
-be none.
+"""--dataset: the waterfall of a user's own dataset from real runs,
+and what is said where there can be none.
 """
 
 import contextlib
@@ -49,8 +49,8 @@ def files(tmp_path_factory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def run_own(few, environment, tmp_path_factory):
-    """Runs the command for a target with two candidates; returns what it did, and where its results
-    would be.
+    """Runs the command for a target with two candidates;
+    returns what it did, and where its results would be.
     """
 
     def run(

@@ -1,5 +1,5 @@
-"""The three cases of `pillow`: their pixels, who takes part, and that threads and processes do the
-same work.
+"""The three cases of `pillow`: their pixels, who takes part,
+and that threads and processes do the same work.
 """
 
 import numpy
@@ -16,8 +16,8 @@ SCENARIO = SCENARIOS["pillow"]
 
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory, photos):
-    """Images that are not as the generated ones: another size, grayscale, a palette with few
-    colours, alpha.
+    """Images that are not as the generated ones: another size,
+    grayscale, a palette with few colours, alpha.
     """
     directory = tmp_path_factory.mktemp("odd")
     with Image.open(next(photos.iterdir())) as photo:

@@ -1,5 +1,5 @@
-"""Raw samples: the right bytes whatever the way, candidates that agree, a page cache that is
-cold.
+"""Raw samples: the right bytes whatever the way, candidates that agree,
+a page cache that is cold.
 """
 
 import pickle

@@ -87,8 +87,8 @@ def test_processes_that_are_not_forked(command, environment, twin, variant):
 
 
 def test_processes_whose_copies_do_not_fit_are_left_out_and_said():
-    """1 GiB, times the processes that would have a copy; threads share one, and smaller ones
-    stay.
+    """1 GiB, times the processes that would have a copy;
+    threads share one, and smaller ones stay.
     """
     display = Noted()
     twins = Twins(

@@ -1,5 +1,5 @@
-"""Sets of runs (--again): ordinary runs, a wait between them that a signal ends, and a sentence at
-the end.
+"""Sets of runs (--again): ordinary runs, a wait between them that a signal ends,
+and a sentence at the end.
 """
 
 import re

@@ -1,5 +1,5 @@
-"""A run of several scenarios: what it says of those it did not come to, of options, and of its
-time.
+"""A run of several scenarios: what it says of those it did not come to,
+of options, and of its time.
 """
 
 import io

@@ -1,5 +1,5 @@
-"""spdl's own decoder as a candidate. It needs FFmpeg's shared libraries, which Debian's package
-ffmpeg brings.
+"""spdl's own decoder as a candidate. It needs FFmpeg's shared libraries,
+which Debian's package ffmpeg brings.
 """
 
 import ctypes.util

@@ -137,8 +137,8 @@ def test_verdicts_hold_over_a_whole_run():
     # Among ten, one of p = 0.02 is what chance gives.
     judge(alone + others)
     assert alone[0].verdict == Verdict.NO_DIFFERENCE and alone[0].q == pytest.approx(0.2)
-    # What the run was made for is judged by itself, and does not make the others more certain
-    # either.
+    # What the run was made for is judged by itself,
+    # and does not make the others more certain either.
     asked = ratios(0.02, 0.001, asked=True)
     judge(asked + alone + others)
     assert [(c.verdict, c.q) for c in asked] == [(Verdict.ABOVE, 0.02), (Verdict.ABOVE, 0.001)]

@@ -1,5 +1,5 @@
-"""The thread-safety suite as part of a run: real runs of it, what is kept of them, and what the
-report says.
+"""The thread-safety suite as part of a run: real runs of it,
+what is kept of them, and what the report says.
 """
 
 import contextlib

@@ -1,5 +1,5 @@
-"""Real trials that stand still between their turns: what they do then, what is counted, and how
-they end.
+"""Real trials that stand still between their turns: what they do then,
+what is counted, and how they end.
 """
 
 import contextlib

@@ -59,8 +59,8 @@ def test_a_second_metric_that_is_asked_for_has_a_sentence_of_its_own(many):
 
 @pytest.fixture(scope="module")
 def several(many):
-    """A scenario whose question asks for several comparisons: threads against processes, and what
-    each brings.
+    """A scenario whose question asks for several comparisons:
+    threads against processes, and what each brings.
     """
     plan = SCENARIOS["augment"].plan
     speed = documents.scenario(
@@ -287,8 +287,8 @@ def of_few_turns(rounds: int):
 
 
 def test_with_more_turns_the_interval_is_no_longer_widened():
-    # 10% are seen in as many turns as rare long ones need: 29 instead of 12, so 17 twelfths of a
-    # minute more.
+    # 10% are seen in as many turns as rare long ones need:
+    # 29 instead of 12, so 17 twelfths of a minute more.
     change = Change(
         ratio=1.1, low=0.98, high=1.23, n=3, resolution=1.1 * 1.09, verdict=Verdict.NO_DIFFERENCE
     )

@@ -1,7 +1,7 @@
 """Can the verdicts be trusted? Simulated runs whose truth is known, through all of the statistics.
 
-The same with real trials: `python -m evaluation.trust.measure`, whose figures are in
-docs/method.md.
+The same with real trials: `python -m evaluation.trust.measure`,
+whose figures are in docs/method.md.
 """
 
 import math
@@ -66,8 +66,8 @@ def test_a_planted_difference_of_ten_percent_is_found(rounds):
 
 
 def test_noise_that_differs_between_candidates_deceives_nobody():
-    """Processes twice as noisy as threads, as where they have more to start: variances are weighed,
-    not pooled.
+    """Processes twice as noisy as threads, as where they have more to start:
+    variances are weighed, not pooled.
     """
     wrong = total = 0
     for seed in range(RUNS):

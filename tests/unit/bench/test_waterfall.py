@@ -156,8 +156,8 @@ def test_failed_candidates_are_left_out_of_the_chain(run, failed, start, steps, 
 
 
 def known(*halves: float, n: int = 8, kinds: tuple[str, ...] = (), at: float = 1.0) -> Scenario:
-    """A scenario whose pairs are known to factors' logarithms of *halves*, around the ratio
-    *at*.
+    """A scenario whose pairs are known to factors' logarithms of *halves*,
+    around the ratio *at*.
     """
     from scipy.stats import t
 

@@ -1,5 +1,5 @@
-"""The chain: its places in every configuration, one change a step, and a whole that its steps
-multiply to.
+"""The chain: its places in every configuration, one change a step,
+and a whole that its steps multiply to.
 """
 
 import math
@@ -86,8 +86,8 @@ def test_the_other_cases_go_first_then_the_middle_of_the_curve_and_one_worker_la
     ranked = WaterfallPlan(CASES).ranked(CONFIGS, [1, 2, 4, 8], quick=False)
     ranks = {(c.workers, c.case): rank for rank, c in ranked}
     assert ranks[8, ""] < ranks[1, ""] < ranks[4, ""] < ranks[2, ""] < ranks[8, "other"]
-    # Fewer workers tell how the ends and the threads scale; of another case there is the whole
-    # chain.
+    # Fewer workers tell how the ends and the threads scale;
+    # of another case there is the whole chain.
     assert {c.variant for _, c in ranked if c.workers < 8} == {TODAY, THREADS}
     assert len([c for _, c in ranked if c.case == "other"]) == 5
     assert all(c.workers == 8 for _, c in ranked if c.case == "other")

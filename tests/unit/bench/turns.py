@@ -1,5 +1,5 @@
-"""All turns of a measurement or a trial, one after the other, tasks, and the line that a trial
-begins with.
+"""All turns of a measurement or a trial, one after the other, tasks,
+and the line that a trial begins with.
 """
 
 import json

@@ -4,8 +4,8 @@ import pytest
 
 from ftloader.workers import exit as program_exit
 
-# A machine that stands still for some seconds is no failure. Programs that the tests start have the
-# default.
+# A machine that stands still for some seconds is no failure.
+# Programs that the tests start have the default.
 program_exit.JOIN_LIMIT = 60.0
 
 

@@ -96,8 +96,8 @@ def test_no_limits(tmp_path):
 
 
 def limited(period: str, **quotas: str) -> dict[str, str]:
-    """Return the files of version 1 that set the quotas (µs of a *period*) of the groups ("" for
-    the mount).
+    """Return the files of version 1 that set the quotas (µs
+    of a *period*) of the groups ("" for the mount).
     """
     files = {}
     for group, quota in quotas.items():

@@ -35,8 +35,8 @@ def installed(*names: str) -> dict[str, str]:
 
 @pytest.fixture
 def run_info(monkeypatch, capsys):
-    """Runs the program in this process, without asking torch for GPUs; returns its exit status and
-    its output.
+    """Runs the program in this process, without asking torch for GPUs;
+    returns its exit status and its output.
     """
     monkeypatch.setattr(environment_info, "TORCH_CUDA", "raise SystemExit(1)")
 
@@ -198,8 +198,8 @@ def test_all_imports_together_have_one_time_limit(tmp_path):
 
 
 def test_an_offender_is_found_and_does_not_hide_the_next(run_info, twin, tmp_path):
-    """triton up to 3.6 turns the GIL on (the lock leaves it out); packages after it are judged
-    afresh.
+    """triton up to 3.6 turns the GIL on (the lock leaves it out);
+    packages after it are judged afresh.
     """
     if twin != "ft":
         pytest.skip("a GIL build has no GIL to turn on")

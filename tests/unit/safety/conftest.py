@@ -1,5 +1,5 @@
-"""Scripts run by this interpreter, each under a supervisor in a process of its own, as ``./twins
-repro`` is.
+"""Scripts run by this interpreter, each under a supervisor in a process of its own,
+as ``./twins repro`` is.
 """
 
 import json
@@ -36,8 +36,8 @@ def the(report, kind):
 
 
 def shown_as_harmless(dataset):
-    """Return the targets of the dataset's writes that are harmless, provided that threads get no
-    wrong samples.
+    """Return the targets of the dataset's writes that are harmless,
+    provided that threads get no wrong samples.
     """
     from ftsafety.audit.same_values import harmless  # which imports torch
     from ftsafety.audit.samples import choose
@@ -84,8 +84,8 @@ def run_script(tmp_path):
 
 @pytest.fixture
 def default_series(monkeypatch):
-    """Makes a report's commands those of the twins of the default series, whichever series runs the
-    tests.
+    """Makes a report's commands those of the twins of the default series,
+    whichever series runs the tests.
     """
     monkeypatch.setattr(
         commands, "HERE", (CHECKOUT / "docker" / "python-series").read_text().strip()

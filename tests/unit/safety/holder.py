@@ -1,5 +1,5 @@
-"""Objects of all classes of a module, and a dataset that holds them. Making them can change the
-process.
+"""Objects of all classes of a module, and a dataset that holds them.
+Making them can change the process.
 """
 
 import contextlib

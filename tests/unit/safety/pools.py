@@ -1,5 +1,5 @@
-"""Datasets that share containers and use them by atomic calls, well or badly, for the tests of the
-audit.
+"""Datasets that share containers and use them by atomic calls,
+well or badly, for the tests of the audit.
 
 In a file that does not import pytest: the audit looks at all that a dataset's code can reach.
 """
@@ -19,8 +19,8 @@ class Sized:
 
 
 class Handles(Sized):
-    """Records by file handles of a pool. *reads_after*: the handle is used after it was put
-    back.
+    """Records by file handles of a pool. *reads_after*:
+    the handle is used after it was put back.
     """
 
     def __init__(self, reads_after=False):
@@ -92,8 +92,8 @@ class CountingDecoders(Decoders):
 
 
 class CountingByClass(CountingDecoders):
-    """Decoders that count in an object that a class alone keeps, so that all of them refer to
-    it.
+    """Decoders that count in an object that a class alone keeps,
+    so that all of them refer to it.
     """
 
     counts = Counts()
@@ -255,8 +255,8 @@ class Negatives(Log):
 
 
 class FreeList(Log):
-    """Objects of a list that is tested first: two threads see that one is left, and both take
-    it.
+    """Objects of a list that is tested first:
+    two threads see that one is left, and both take it.
     """
 
     def __getitem__(self, index):

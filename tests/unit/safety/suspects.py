@@ -111,8 +111,8 @@ MARGIN = contextvars.ContextVar("MARGIN", default=0)
 
 
 class MarginOfTheProgram(Sized):
-    """Worker threads have the context variables and modes of the thread that iterates the
-    loader.
+    """Worker threads have the context variables and modes
+    of the thread that iterates the loader.
     """
 
     def __init__(self):

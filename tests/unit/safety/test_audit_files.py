@@ -1,5 +1,5 @@
-"""Audits of datasets that write files while they load, into folders that are fresh or kept from an
-earlier run.
+"""Audits of datasets that write files while they load,
+into folders that are fresh or kept from an earlier run.
 """
 
 import json

@@ -16,8 +16,8 @@ from tests.unit.safety.conftest import audit
 
 
 class Opened:
-    """Tiles of images that are opened when the dataset is made, and decoded when they are first
-    used.
+    """Tiles of images that are opened when the dataset is made,
+    and decoded when they are first used.
     """
 
     def __init__(self, folder):
@@ -103,8 +103,8 @@ def test_what_is_made_again_and_what_cannot_be(make, words):
 
 
 class FailsCold:
-    """Bursts that fail if the dataset is cold: as at first, or warm in the last burst of the first
-    look.
+    """Bursts that fail if the dataset is cold: as at first,
+    or warm in the last burst of the first look.
     """
 
     def __init__(self, serial, codes, ignored):

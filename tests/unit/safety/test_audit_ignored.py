@@ -16,8 +16,8 @@ pytestmark = pytest.mark.thread_unsafe(
 
 
 class Leases:
-    """A dataset whose samples complain at their end, where Python ignores it, if others are in
-    use.
+    """A dataset whose samples complain at their end,
+    where Python ignores it, if others are in use.
     """
 
     def __init__(self, complains=lambda others: others > 0):
@@ -62,8 +62,8 @@ class Helped(Leases):
 
 
 class Cycled(Leases):
-    """A dataset whose samples are destroyed when the garbage collector runs, and then complain
-    always.
+    """A dataset whose samples are destroyed when the garbage collector runs,
+    and then complain always.
     """
 
     def __getitem__(self, index):

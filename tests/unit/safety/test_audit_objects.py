@@ -1,5 +1,5 @@
-"""The audit of datasets that hold objects of any kind: locks are seen as locks, and no object ends
-the audit.
+"""The audit of datasets that hold objects of any kind:
+locks are seen as locks, and no object ends the audit.
 """
 
 import collections
@@ -194,8 +194,8 @@ HOSTILE = (Refuses, Lies, Empties, Sets, Sample)
 
 
 class Holds:
-    """Holds objects, loads them as samples, and calls them where their class has a method for
-    it.
+    """Holds objects, loads them as samples, and calls them
+    where their class has a method for it.
     """
 
     def __init__(self, objects):
@@ -258,8 +258,8 @@ def test_a_length_that_raises(length):
 
 @pytest.mark.slow
 def test_a_dataset_that_holds_an_object_of_every_type(tmp_path):
-    """In a process of its own, since some of the standard library's constructors change the
-    process.
+    """In a process of its own, since some of the standard
+    library's constructors change the process.
     """
     file = Path(__file__).with_name("every_type.py")
     command = [
@@ -365,8 +365,8 @@ def test_a_dictionary_that_is_a_property_is_not_asked():
 
 
 class Proxy:
-    """As wrapt.ObjectProxy: the wrapped object is in a slot, and the class that of the wrapped
-    object.
+    """As wrapt.ObjectProxy: the wrapped object is in a slot,
+    and the class that of the wrapped object.
     """
 
     __slots__ = ("__wrapped__",)

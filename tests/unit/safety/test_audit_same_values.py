@@ -1,5 +1,5 @@
-"""Writes without a lock that are harmless, since each writes the same value; and some that only
-look so.
+"""Writes without a lock that are harmless, since each writes the same value;
+and some that only look so.
 """
 
 import itertools

@@ -1,5 +1,5 @@
-"""Scripts that do not get to their bug: told from those that fail, with the command that gets them
-further.
+"""Scripts that do not get to their bug: told from those that fail,
+with the command that gets them further.
 """
 
 import json
@@ -370,8 +370,8 @@ def test_runs_that_had_not_failed_at_the_limit_are_named():
             Pattern.WITHOUT_GIL,
             "Fails only",
         ),
-        # Runs until it fails: no failure within the limit is an observation, if failures take far
-        # less.
+        # Runs until it fails: no failure within the limit is an observation,
+        # if failures take far less.
         (computing(), crash(0.4), Pattern.WITHOUT_GIL, "Fails only without the GIL: 0 of 20"),
         (computing(), crash(30.0), Pattern.OTHER, "no other configuration could be judged"),
         (

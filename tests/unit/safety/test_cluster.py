@@ -1,5 +1,5 @@
-"""Outcomes of a cluster's tasks are added up, and answers of workers that are not as they should be
-are refused.
+"""Outcomes of a cluster's tasks are added up, and answers of workers
+that are not as they should be are refused.
 """
 
 import contextlib
@@ -57,8 +57,8 @@ def task(content, node="node", rounds=1):
 
 @pytest.fixture
 def run(monkeypatch):
-    """Return a function that makes a campaign on a cluster that sends these messages; and the
-    campaign.
+    """Return a function that makes a campaign on a cluster that sends these messages;
+    and the campaign.
     """
 
     def run(*tasks, repeat=None, configs=CONFIGURATIONS, enough=lambda runs, rounds: False):

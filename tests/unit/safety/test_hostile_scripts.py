@@ -1,5 +1,5 @@
-"""Scripts and datasets that work against their supervisor: it ends in time, judges rightly, and
-leaves nothing.
+"""Scripts and datasets that work against their supervisor: it ends in time,
+judges rightly, and leaves nothing.
 """
 
 import os

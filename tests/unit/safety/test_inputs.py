@@ -1,5 +1,5 @@
-"""What reporters send: files beside the script, modules, tests, notebooks, archives; and those that
-mean harm.
+"""What reporters send: files beside the script, modules, tests,
+notebooks, archives; and those that mean harm.
 """
 
 import io
@@ -125,8 +125,8 @@ def test_counter(n):
 
 @pytest.mark.slow
 def test_a_file_of_tests_is_run_with_pytest(run_script, write):
-    # The fixture's scratch folder is here, so these lie above the script's folder, and in the
-    # temporary one.
+    # The fixture's scratch folder is here, so these lie above the script's folder,
+    # and in the temporary one.
     above = "raise OSError('an untrusted conftest.py ran')"
     write({"test_race.py": TEST, "conftest.py": above, "../conftest.py": above})
     write({"../pytest.ini": "[pytest]\naddopts = --nonsense"})

@@ -161,8 +161,8 @@ def test_a_run_that_other_programs_starve_computes(run_script):
     pin = f"import os\nos.sched_setaffinity(0, [{cpu}])\n"
     with subprocess.Popen([sys.executable, "-c", pin + "while True: pass"]) as other:
         try:
-            # Not SCHED_IDLE: Linux counts a wait when it ends, which on a busy machine is after the
-            # time limit.
+            # Not SCHED_IDLE: Linux counts a wait when it ends,
+            # which on a busy machine is after the time limit.
             starved = pin + "os.nice(10)\n"
             starved += (
                 "group = '/proc/self/autogroup'\nif os.path.exists(group): open(group, "

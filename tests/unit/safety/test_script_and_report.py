@@ -156,8 +156,8 @@ def test_commands_name_the_script_by_the_path_that_was_given(monkeypatch, defaul
     assert repro(given).startswith("./twins repro repro/counter_increment.py --threads 2 ")
     single = one_run(given, Runs("gil"), {"gil": DESCRIBED}, {})
     assert single.count(" repro/counter_increment.py") == 2
-    # Twins of another series than the default are named: the reader's shell does not have the
-    # variable.
+    # Twins of another series than the default are named:
+    # the reader's shell does not have the variable.
     default = commands.HERE
     other = next(each for each in commands.SERIES if each != default)
     monkeypatch.setattr(commands, "HERE", other)

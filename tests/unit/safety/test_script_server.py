@@ -1,5 +1,5 @@
-"""The command and a server, as in two containers: the script is sent, run there, and judged
-here.
+"""The command and a server, as in two containers: the script is sent,
+run there, and judged here.
 """
 
 import json

@@ -95,8 +95,8 @@ def test_no_runs_are_no_reason_to_end():
 
 @pytest.mark.slow
 def test_looking_again_and_again_makes_no_more_wrong_claims():
-    """A failure of the same rate everywhere is called one of the GIL in at most 5% of 400
-    campaigns.
+    """A failure of the same rate everywhere is called one
+    of the GIL in at most 5% of 400 campaigns.
     """
     draw = random.Random(5)
     wrong = 0

@@ -146,14 +146,14 @@ def test_figures_against_their_definitions():
             for k in range(failures, runs + 1)
         )
 
-    # Clopper-Pearson: the rates at which 7 or more, or 7 or fewer, failures have a probability of
-    # 2.5%.
+    # Clopper-Pearson: the rates at which 7 or more, or 7 or fewer,
+    # failures have a probability of 2.5%.
     low, high = interval(7, 20)
     assert at_least(7, 20, low) == pytest.approx(0.025, rel=1e-6)
     assert 1 - at_least(8, 20, high) == pytest.approx(0.025, rel=1e-6)
     assert interval(0, 20) == pytest.approx((0, 1 - 0.025 ** (1 / 20)))
-    # Fisher: all 7 failures among 20 of 60 runs; the other extreme is likelier, so only this one
-    # counts.
+    # Fisher: all 7 failures among 20 of 60 runs; the other extreme is likelier,
+    # so only this one counts.
     assert p_value((7, 20), (0, 40)) == pytest.approx(math.comb(20, 7) / math.comb(60, 7))
 
 

@@ -1,5 +1,5 @@
-"""Memory of batches, as a process sees it: page faults and resident memory, next to torch's
-DataLoader.
+"""Memory of batches, as a process sees it: page faults and resident memory,
+next to torch's DataLoader.
 """
 
 import resource

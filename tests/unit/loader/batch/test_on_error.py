@@ -1,5 +1,5 @@
-"""Samples that cannot be loaded: what each on_error policy does, and that nothing is lost in
-silence.
+"""Samples that cannot be loaded: what each on_error policy does,
+and that nothing is lost in silence.
 """
 
 import copy

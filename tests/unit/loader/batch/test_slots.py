@@ -112,8 +112,8 @@ def test_two_empty_samples_of_a_sample_are_two_arrays():
 )
 @pytest.mark.parametrize("first", ["full", "negated", "itself"])
 def test_empty_sample_that_comes_back_in_another_place(first, other):
-    """Its slot is the slot of the first value of its layout, into which another value may be
-    written.
+    """Its slot is the slot of the first value of its layout,
+    into which another value may be written.
     """
 
     def make(index):

@@ -26,8 +26,8 @@ def short_pauses(monkeypatch):
 
 @pytest.fixture
 def opened(tmp_path):
-    """Return ``opened(source, **arguments)``, which makes a cache of 4 MiB and closes it after the
-    test.
+    """Return ``opened(source, **arguments)``, which makes a cache
+    of 4 MiB and closes it after the test.
     """
     caches = []
 
@@ -43,8 +43,8 @@ def opened(tmp_path):
 
 @pytest.fixture
 def ready(opened):
-    """Return ``ready(source, **arguments)``, which sets epoch 0, once all of a source with an end
-    is there.
+    """Return ``ready(source, **arguments)``, which sets epoch 0,
+    once all of a source with an end is there.
     """
 
     def make(source, *directory, **arguments):
@@ -67,8 +67,8 @@ def server(tmp_path):
 
 @pytest.fixture
 def open_store(tmp_path):
-    """Return ``open_store()``, which opens the directory "cache" with 4 MiB, and closes it after
-    the test.
+    """Return ``open_store()``, which opens the directory "cache" with 4 MiB,
+    and closes it after the test.
     """
     with contextlib.ExitStack() as stores:
 

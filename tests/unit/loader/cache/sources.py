@@ -1,5 +1,5 @@
-"""Sources for the tests. The bytes of a sample follow from its key, so that a wrong sample
-shows.
+"""Sources for the tests. The bytes of a sample follow from its key,
+so that a wrong sample shows.
 """
 
 import dataclasses
@@ -37,8 +37,8 @@ class Numbered:
 
 
 class Logged(Numbered):
-    """Source that logs each read in a file beforehand, in one piece, for processes that are
-    killed.
+    """Source that logs each read in a file beforehand,
+    in one piece, for processes that are killed.
     """
 
     def __init__(self, count, size, path):

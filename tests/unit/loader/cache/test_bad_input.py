@@ -134,8 +134,8 @@ def test_keys_that_fail_half_way(opened):
         CacheError, match="3 samples are there.*fetching fails: the rest is not yours"
     ):
         cache.set_epoch(0)
-    # Far fewer than failures in a row of 100 fetchers that would tell (200), however late this
-    # thread looks.
+    # Far fewer than failures in a row of 100 fetchers that would tell (200),
+    # however late this thread looks.
     assert source.reads.count("listing") < 150
     require(cache, 3)
     cache.set_epoch(0)
@@ -224,8 +224,8 @@ def test_a_full_disk_at_the_start_is_an_error(opened, disk):
 )
 @pytest.mark.parametrize("address", ["{}", "file://{}", "simplecache::file://{}"])
 def test_a_directory_inside_its_source_is_refused(tmp_path, source, directory, address, format):
-    """Report: mosaicml/streaming#988, Lightning-AI/litData#489. The cache's own files became
-    samples.
+    """Report: mosaicml/streaming#988, Lightning-AI/litData#489.
+    The cache's own files became samples.
     """
     (tmp_path / source).mkdir(parents=True)
     (tmp_path / "link").symlink_to("data")

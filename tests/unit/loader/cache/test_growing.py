@@ -275,8 +275,8 @@ def test_a_dropped_cache_ends_its_threads(tmp_path):
 
 
 def test_dropping_a_cache_waits_for_no_lock(tmp_path):
-    """A collection may run anywhere, and found its caller inside a step for which a fetcher with
-    ``guard`` waited.
+    """A collection may run anywhere, and found its caller inside a step
+    for which a fetcher with ``guard`` waited.
 
     Reports: mosaicml/llm-foundry#436, huggingface/accelerate#3391.
     """
@@ -383,8 +383,8 @@ def test_a_program_that_does_not_close_ends(run_program, tmp_path):
 
 
 def test_no_ctrl_c_comes_between_a_lock_and_its_release():
-    """Methods of a condition are Python, and Ctrl-C in one of them can leave its lock taken
-    forever.
+    """Methods of a condition are Python, and Ctrl-C in one
+    of them can leave its lock taken forever.
     """
     for path in (CHECKOUT / "loader/ftloader/cache").glob("*.py"):
         assert "changed:\n" not in path.read_text(), f"{path}: enter the condition's lock instead"

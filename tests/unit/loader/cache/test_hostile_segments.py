@@ -1,5 +1,5 @@
-"""Segments with changed bytes, whose checksums do not fit or were made to fit: only documented
-errors.
+"""Segments with changed bytes, whose checksums do not fit or were made to fit:
+only documented errors.
 """
 
 import errno
@@ -48,8 +48,8 @@ def changed(data, chance):
 
 
 def lying(data, chance):
-    """Return a sealed segment, synced or not, whose sizes, rows or keys are changed and have
-    fitting checksums.
+    """Return a sealed segment, synced or not, whose sizes,
+    rows or keys are changed and have fitting checksums.
     """
     magic, _, _, begin, count, _ = record.TRAILER.unpack(data[-record.TRAILER.size :])
     index = bytearray(data[begin : -record.TRAILER.size])

@@ -1,5 +1,5 @@
-"""SIGKILL at random moments of fetching, writing, evicting and restarting: real processes on a real
-directory.
+"""SIGKILL at random moments of fetching, writing, evicting and restarting:
+real processes on a real directory.
 
 Each life of the process opens the cache that the one before left, checks every sample, and goes on
 until it is killed.
@@ -25,8 +25,8 @@ LONGEST = 0.1  # seconds
 
 
 def live(chance, directory, log, count, size, budget, format):
-    """Run one life of a process. It ends some time after its start, or after its cache was
-    opened.
+    """Run one life of a process. It ends some time after its start,
+    or after its cache was opened.
     """
     opened, opens = os.pipe()
     child = os.fork()

@@ -154,8 +154,8 @@ def recorded(tmp_path, monkeypatch, format):
 
 
 def kept_for_certain(operations, count):
-    """Return the segments that, with their directory, were synced and not removed in the first
-    *count* operations.
+    """Return the segments that, with their directory,
+    were synced and not removed in the first *count* operations.
     """
     names, synced, certain = {}, set(), set()
     for kind, *rest in operations[:count]:

@@ -17,8 +17,8 @@ from tests.unit.loader.cache.sources import Numbered, check, check_whole, conten
 
 @pytest.fixture
 def cache(opened):
-    # A quarter for each of the writer's and the reader's epochs, which may differ: half is there to
-    # evict.
+    # A quarter for each of the writer's and the reader's epochs,
+    # which may differ: half is there to evict.
     return opened(Numbered(None, size=20_000), max_bytes=1 << 20, pin=0.25)
 
 
@@ -98,8 +98,8 @@ def test_epochs_that_differ(cache, reader, opened):
 
 
 def test_a_reader_that_the_writer_overtakes_is_told_of_that(cache, reader, monkeypatch):
-    """The writer sets the next epoch, and evicts segments, just before the reader has pinned
-    them.
+    """The writer sets the next epoch, and evicts segments,
+    just before the reader has pinned them.
     """
     next_epoch(cache, 0)
     write = sharing.Pins.write
@@ -120,8 +120,8 @@ def test_a_reader_that_the_writer_overtakes_is_told_of_that(cache, reader, monke
 
 
 def test_what_is_being_written_is_no_snapshot(cache, reader, monkeypatch):
-    """Neither system call is atomic: a reader can see a part of the new snapshot followed by the
-    old one.
+    """Neither system call is atomic: a reader can see a part
+    of the new snapshot followed by the old one.
     """
     cache.set_epoch(0)
     path, half, pwrite = os.path.join(cache._directory, "ftcache.writer"), [], os.pwrite
@@ -199,8 +199,8 @@ def test_what_a_reader_finds_damaged_is_fetched_again(ready, opened, tmp_path, r
 
 
 def test_ranks_that_join_in_the_middle_of_an_epoch(cache, tmp_path):
-    """A job of one rank goes on with three: the new ones take up the snapshot, and their share of
-    the rest.
+    """A job of one rank goes on with three: the new ones take up the snapshot,
+    and their share of the rest.
     """
 
     def samples(loader, batches=None):

@@ -169,8 +169,8 @@ def test_a_web_server_that_stalls(server, options):
 
 @pytest.fixture
 def hostile():
-    """Return ``hostile(pieces)``, which returns the address of a server that answers any request
-    with *pieces*.
+    """Return ``hostile(pieces)``, which returns the address of a server
+    that answers any request with *pieces*.
     """
     servers = []
 
@@ -312,8 +312,8 @@ def test_no_redirect_from_https_to_http(monkeypatch):
 
 @either_client
 def test_keys_that_a_client_of_the_web_would_change(server, options):
-    """The standard library drops line breaks and tabs from an address, and everything after a
-    "#".
+    """The standard library drops line breaks and tabs from an address,
+    and everything after a "#".
     """
     keys = ["a#1", "a#2", "a\nb", "a\tb", "\ra", "a b"]
     for key in (*keys, "a", "ab"):

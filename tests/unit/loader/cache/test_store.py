@@ -159,8 +159,8 @@ def test_a_disk_that_fails_at_the_end_leaves_no_lock(store, open_store, monkeypa
 
 
 def test_ctrl_c_at_any_line_is_no_hindrance_to_closing(tmp_path):
-    """Ctrl-C comes at any line that the thread that sets epochs runs, but some of compound
-    statements.
+    """Ctrl-C comes at any line that the thread that sets epochs runs,
+    but some of compound statements.
     """
     number, ended = 0, False
     while not ended:

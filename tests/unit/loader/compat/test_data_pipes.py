@@ -1,5 +1,5 @@
-"""Data pipes with processes and without workers are as in torch's loader; worker threads refuse
-them.
+"""Data pipes with processes and without workers are as in torch's loader;
+worker threads refuse them.
 """
 
 import pytest

@@ -36,8 +36,8 @@ def directory(*entries):
 
 
 def exif(*entries):
-    """Return the picture with these Exif entries in place of the JFIF segment, whose resolution
-    comes first.
+    """Return the picture with these Exif entries in place of the JFIF segment,
+    whose resolution comes first.
     """
     return USUAL[:2] + segment(0xE1, b"Exif\0\0" + directory(*entries)) + USUAL[AFTER_JFIF:]
 

@@ -153,8 +153,8 @@ def test_images_of_many_sizes_in_one_thread():
 
 @pytest.mark.parametrize("name", ["usual", "gray"])
 def test_a_file_with_a_warning_is_decoded_by_pillow_into_the_same_array(name):
-    """libjpeg-turbo and Pillow may both have begun with it, and a slot of a batch can be asked for
-    only once.
+    """libjpeg-turbo and Pillow may both have begun with it,
+    and a slot of a batch can be asked for only once.
     """
     data = JPEGS[name][:-2] + b"junk" + JPEGS[name][-2:]
     asked = []
@@ -317,8 +317,8 @@ BLUE = np.full((30, 40, 3), 7, np.uint8)
     "on_error", ["raise", "skip", lambda error, index: BLUE], ids=["raise", "skip", "replace"]
 )
 def test_decoding_into_the_batch(on_error):
-    """The first lines of a damaged file are in the sample's slot when its end turns out to be
-    missing.
+    """The first lines of a damaged file are in the sample's slot
+    when its end turns out to be missing.
     """
     sources = [JPEGS[("usual", "4:4:4", "gray")[index % 3]] for index in range(40)]
     damaged = range(4, 40, 5) if on_error != "raise" else ()

@@ -1,5 +1,5 @@
-"""decode.read_image(at_least=...): the pixels of Pillow's draft(), at 1/2, 1/4 and 1/8 of a JPEG's
-size.
+"""decode.read_image(at_least=...): the pixels of Pillow's draft(),
+at 1/2, 1/4 and 1/8 of a JPEG's size.
 """
 
 import io

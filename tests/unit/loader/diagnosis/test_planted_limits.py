@@ -96,8 +96,8 @@ def slow_start(worker_id):
 
 
 def check(dataset, method, workers, limit, change, step=0.0, **options):
-    """Run an epoch whose loop takes *step* seconds a batch; compare the second and third line of
-    the statistics.
+    """Run an epoch whose loop takes *step* seconds a batch;
+    compare the second and third line of the statistics.
 
     Another program that takes a CPU for most of an epoch is a limit of its own, so there are five
     epochs at most.

@@ -1,5 +1,5 @@
-"""The warning of "auto" about files, cursors and readers among a dataset's attributes: once, and of
-no others.
+"""The warning of "auto" about files, cursors and readers among a dataset's attributes:
+once, and of no others.
 """
 
 import copy

@@ -66,8 +66,8 @@ def undisturbed():
 
 
 def check_once(given, last):
-    """Check that each sample was given once, with its own random numbers; fewer than *last* were
-    given twice.
+    """Check that each sample was given once, with its own random numbers;
+    fewer than *last* were given twice.
     """
     samples = list(itertools.chain(*given))
     once = undisturbed()
@@ -257,8 +257,8 @@ def test_torchs_sampler_refuses_our_state():
 
 
 class GatedBatches(Gated):
-    """Gated rows that one worker loads a batch at a time, while another worker loads a later
-    batch.
+    """Gated rows that one worker loads a batch at a time,
+    while another worker loads a later batch.
     """
 
     __getitems__ = Batches.__getitems__
@@ -308,8 +308,8 @@ def test_a_state_taken_in_the_middle_of_a_hand_over():
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.slow(cases=1)
 def test_the_length_is_that_of_steps_done_and_left(way, drop_last):
-    """It stays while the epoch runs, however often the ranks change, and is that of a whole epoch
-    afterwards.
+    """It stays while the epoch runs, however often the ranks change,
+    and is that of a whole epoch afterwards.
     """
     done, state = 0, {}
     for ranks, steps, size in (1, 2, 2), (4, 1, 1), (2, 2, 3), (1, None, 2):

@@ -1,5 +1,5 @@
-"""The loader makes no collective operation, which would wait for ranks that load at another
-time.
+"""The loader makes no collective operation, which would wait
+for ranks that load at another time.
 """
 
 import pytest

@@ -67,8 +67,8 @@ def test_torchdatas_loader_at_the_end_of_an_epoch(size, workers):
 
 
 def test_torchs_loader_with_the_samplers_own_state():
-    """Without workers torch's loader draws as it loads, so the sampler's own state is that of the
-    loop.
+    """Without workers torch's loader draws as it loads,
+    so the sampler's own state is that of the loop.
     """
     (saving,) = loaders(1, DataLoader, range(SIZE), batch_size=4)
     iterator = iter(saving)

@@ -1,5 +1,5 @@
-"""DistributedSampler alone: torch's order, and each sample once however often the number of ranks
-changes.
+"""DistributedSampler alone: torch's order, and each sample once however often the number
+of ranks changes.
 """
 
 import itertools
@@ -161,8 +161,8 @@ def test_another_epoch_is_a_whole_one_and_a_warning_says_so(interrupted):
 
 @pytest.mark.parametrize("epoch", [4, 5])
 def test_a_state_of_an_epochs_end(epoch):
-    """It ends its own epoch at once, and leaves another one that the program has set before or sets
-    after.
+    """It ends its own epoch at once, and leaves another one
+    that the program has set before or sets after.
     """
     (saved,) = samplers(20, 1, 4)
     list(saved)

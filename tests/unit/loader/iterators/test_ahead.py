@@ -161,8 +161,8 @@ class Sample:
 
 @pytest.mark.parametrize("batch_size", [1, 4])
 def test_objects_of_earlier_batches_do_not_stay_while_workers_wait(batch_size):
-    """Without the GIL an object is freed by the thread that made it, which may be waiting for its
-    next batch.
+    """Without the GIL an object is freed by the thread that made it,
+    which may be waiting for its next batch.
     """
     made = []
 
@@ -188,8 +188,8 @@ def test_objects_of_earlier_batches_do_not_stay_while_workers_wait(batch_size):
 
 @pytest.mark.parametrize("limit", [0, 3000], ids=["", "with a timeout"])
 def test_workers_go_on_while_one_sample_is_slow(limit):
-    """The first batch waits for the fourth. All others are built before the loop waits, so no
-    message comes.
+    """The first batch waits for the fourth. All others are built before the loop waits,
+    so no message comes.
     """
     fourth_batch = threading.Event()
 

@@ -1,5 +1,5 @@
-"""``num_workers="auto"``: threads are added and parked while the epoch runs, and nothing else
-changes.
+"""``num_workers="auto"``: threads are added and parked while the epoch runs,
+and nothing else changes.
 """
 
 import copy

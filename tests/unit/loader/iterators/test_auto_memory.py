@@ -1,5 +1,5 @@
-"""``num_workers="auto"`` in a process whose memory is limited: as many threads as there is room
-for.
+"""``num_workers="auto"`` in a process whose memory is limited:
+as many threads as there is room for.
 """
 
 import pytest

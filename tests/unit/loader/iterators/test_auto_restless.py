@@ -1,5 +1,5 @@
-"""``num_workers="auto"`` whose tuner is never content: the number of threads changes at nearly
-every batch.
+"""``num_workers="auto"`` whose tuner is never content:
+the number of threads changes at nearly every batch.
 """
 
 import threading

@@ -1,5 +1,5 @@
-"""Epochs leave nothing behind: open files, threads, semaphores, shared memory and memory stay as
-they were.
+"""Epochs leave nothing behind: open files, threads, semaphores,
+shared memory and memory stay as they were.
 """
 
 import ctypes
@@ -96,8 +96,8 @@ WIDTH = SMALLEST_SLOT // 4
 
 
 def allocated(index):
-    """Return what a worker allocates and the main thread frees: a tensor, an array, Python
-    objects.
+    """Return what a worker allocates and the main thread frees:
+    a tensor, an array, Python objects.
     """
     return {
         "slot": torch.full((WIDTH,), float(index)),
@@ -116,8 +116,8 @@ def resident():
 
 @pytest.mark.long(reason="a minute")
 def test_a_million_samples():
-    # CPython 145615 and 156159: what one thread allocates and another frees can stay with the
-    # first.
+    # CPython 145615 and 156159: what one thread allocates
+    # and another frees can stay with the first.
     dl = DataLoader(
         Rows(100_000, allocated),
         batch_size=50,
@@ -135,6 +135,6 @@ def test_a_million_samples():
 
     after = [epoch() for _ in range(10)]
     print([f"{memory / 2**20:.1f} MiB" for memory in after])
-    # The memory of as many batches as can be in the making, which need not all have been so in the
-    # first epoch.
+    # The memory of as many batches as can be in the making,
+    # which need not all have been so in the first epoch.
     assert after[-1] < after[0] + 18 * 50 * WIDTH * 4

@@ -1,5 +1,5 @@
-"""Errors of worker processes that neither hang nor get lost: dead workers, and what cannot be
-pickled.
+"""Errors of worker processes that neither hang nor get lost:
+dead workers, and what cannot be pickled.
 
 What user code raises elsewhere is in tests/conformance/test_failures.py.
 """
@@ -51,8 +51,8 @@ def test_an_exception_of_a_local_class_does_not_hang():
 
 
 class EndsFirst(IterableDataset):
-    """Stream of one sample, whose pickling fails once the worker has put the end of its share into
-    the queue.
+    """Stream of one sample, whose pickling fails once the worker has put the end
+    of its share into the queue.
     """
 
     ended = threading.Event()  # of the worker's process
@@ -175,8 +175,8 @@ def waits_for(queue, frame):
 
 
 def test_a_worker_that_dies_while_a_queue_is_locked_leaves_it_unlocked():
-    """The signal comes while the main thread waits for the queue's lock, and is handled when it has
-    it.
+    """The signal comes while the main thread waits for the queue's lock,
+    and is handled when it has it.
     """
     iterator = iter(DataLoader(range(100), num_workers=1, worker_method="process"))
     next(iterator)

@@ -1,5 +1,5 @@
-"""Worker threads that cannot start, and defects of the engine: reported, and nothing waits for
-them.
+"""Worker threads that cannot start, and defects of the engine:
+reported, and nothing waits for them.
 
 What user code raises elsewhere is in tests/conformance/test_failures.py.
 """

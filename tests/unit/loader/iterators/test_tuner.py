@@ -1,5 +1,5 @@
-"""The number of workers with ``num_workers="auto"``: found by trials, for simulated loads and for
-real ones.
+"""The number of workers with ``num_workers="auto"``: found by trials,
+for simulated loads and for real ones.
 """
 
 import itertools
@@ -13,8 +13,8 @@ CPUS, MOST = 4, 64
 
 
 class Load:
-    """Samples that compute for *computes* s and wait for *waits* s each; *most* a second at the
-    most.
+    """Samples that compute for *computes* s and wait for *waits* s each;
+    *most* a second at the most.
 
     *queued*: seconds of *waits* in which a CPU is waited for."""
 
@@ -41,8 +41,8 @@ class Load:
 
 
 class Simulation:
-    """A tuner, and batches that it tunes; each takes up to 10% more or less than it should, at
-    random.
+    """A tuner, and batches that it tunes; each takes up to 10% more
+    or less than it should, at random.
     """
 
     def __init__(self, seed, first=CPUS):
@@ -55,8 +55,8 @@ class Simulation:
         return Totals(self.now, self.waited, self.batches, self.samples, self.busy, self.cpu)
 
     def run(self, load, seconds):
-        """Load batches for *seconds* s of simulated time. Return the numbers of workers of each
-        batch.
+        """Load batches for *seconds* s of simulated time.
+        Return the numbers of workers of each batch.
         """
         end, found = self.now + seconds, []
         while self.now < end:
@@ -118,8 +118,8 @@ def test_a_slow_start_is_no_reason_to_keep_more(seed):
     assert run.run(LOADS["a lock"], 30)[-1] == 1
 
 
-# A load whose rate and share of computing are about those of the one before is not seen: leave out
-# such pairs.
+# A load whose rate and share of computing are about those of the one before is not seen:
+# leave out such pairs.
 SEEN = [name for name, load in LOADS.items() if not load.queued]
 
 

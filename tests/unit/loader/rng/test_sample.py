@@ -1,5 +1,5 @@
-"""A sample's random numbers, which depend on base seed, epoch and key alone, and where sample_rng()
-answers.
+"""A sample's random numbers, which depend on base seed,
+epoch and key alone, and where sample_rng() answers.
 """
 
 import collections

@@ -1,5 +1,5 @@
-"""A loader's random numbers are the same for any number and kind of workers; and belong to the
-sample.
+"""A loader's random numbers are the same for any number and kind of workers;
+and belong to the sample.
 """
 
 import random

@@ -92,8 +92,8 @@ NOISY = Rows(SIZE, noisy)
 
 
 def shuffling(way, **arguments):
-    """Return a loader that shuffles with a generator of its own, so that the state decides all
-    draws.
+    """Return a loader that shuffles with a generator of its own,
+    so that the state decides all draws.
     """
     arguments = {"batch_size": 4, "shuffle": True, "generator": seeded()} | arguments
     return DataLoader(NOISY, **WAYS[way], **arguments)

@@ -1,7 +1,7 @@
 """Datasets with a state; iterable-style ones of every kind.
 
-The kinds differ in what a state from the end of a pass means. A sample names its pass, worker and
-place."""
+The kinds differ in what a state from the end of a pass means.
+A sample names its pass, worker and place."""
 
 import threading
 
@@ -10,8 +10,8 @@ from torch.utils.data import IterableDataset, get_worker_info
 from tests.datasets import Rows
 
 SIZES = (10, 3)
-"""Samples of each of two workers. With batches of 2 the second ends early, in a batch that is not
-full.
+"""Samples of each of two workers. With batches of 2 the second ends early,
+in a batch that is not full.
 """
 
 
@@ -26,8 +26,8 @@ def share():
 
 
 class Documented(IterableDataset):
-    """Stream as in torchdata's tests: its generator's end resets the position and counts the
-    pass.
+    """Stream as in torchdata's tests: its generator's end resets the position
+    and counts the pass.
     """
 
     def __init__(self):

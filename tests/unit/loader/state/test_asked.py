@@ -1,5 +1,5 @@
-"""Calls of state_dict() on samplers and datasets: that few are enough, and what comes of those that
-fail.
+"""Calls of state_dict() on samplers and datasets: that few are enough,
+and what comes of those that fail.
 """
 
 import itertools
@@ -126,8 +126,8 @@ def test_a_worker_that_has_given_nothing_begins_as_the_loaders_own_dataset():
 
 
 class OtherMeaning(IterableDataset):
-    """Stream whose state methods want other arguments, as those of MosaicML streaming and
-    litdata.
+    """Stream whose state methods want other arguments,
+    as those of MosaicML streaming and litdata.
     """
 
     def state_dict(self, samples, from_beginning):

@@ -1,5 +1,5 @@
-"""States that are damaged, foreign or of an unlike loader: refused, and the loader stays as it
-was.
+"""States that are damaged, foreign or of an unlike loader:
+refused, and the loader stays as it was.
 """
 
 import copy

@@ -1,5 +1,5 @@
-"""Batches that count as handed over: out of order, shards, samples left out, exceptions, stateful
-datasets.
+"""Batches that count as handed over: out of order, shards,
+samples left out, exceptions, stateful datasets.
 """
 
 import itertools

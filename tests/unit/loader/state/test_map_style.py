@@ -1,5 +1,5 @@
-"""Map-style loaders stopped after any batch: resumed with any workers, they give the remaining
-batches.
+"""Map-style loaders stopped after any batch: resumed with any workers,
+they give the remaining batches.
 """
 
 import copy

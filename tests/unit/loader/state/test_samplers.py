@@ -32,8 +32,8 @@ WEIGHTS = [1.0 + i % 7 for i in range(SIZE)]
 
 
 class Shuffled(Sampler):
-    """Sampler that draws its order with *shuffle*: in __iter__ if *eager*, else in its first
-    step.
+    """Sampler that draws its order with *shuffle*:
+    in __iter__ if *eager*, else in its first step.
     """
 
     def __init__(self, shuffle, eager=False):

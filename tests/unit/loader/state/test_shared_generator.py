@@ -1,5 +1,5 @@
-"""Several loaders that draw from one generator: resumed together, they go on as if never
-interrupted.
+"""Several loaders that draw from one generator: resumed together,
+they go on as if never interrupted.
 """
 
 import copy
@@ -45,8 +45,8 @@ class Job:
         self.log = []
 
     def run(self, events):
-        """Read batches; each event is a loader's name and a number of batches, None for the rest of
-        the epoch.
+        """Read batches; each event is a loader's name and a number of batches,
+        None for the rest of the epoch.
         """
         for name, batches in events:
             if self.iterators[name] is None:

@@ -1,5 +1,5 @@
-"""Stateful datasets that live on from epoch to epoch, resumed anywhere, also as torchdata does
-it.
+"""Stateful datasets that live on from epoch to epoch,
+resumed anywhere, also as torchdata does it.
 """
 
 import copy
@@ -54,8 +54,8 @@ def history(loader, epochs=4):
 
 
 def to_come(batches, epoch, stop):
-    """Return the rest of this epoch and the next epoch, as a loader resumed there must give
-    them.
+    """Return the rest of this epoch and the next epoch,
+    as a loader resumed there must give them.
     """
     if stop is ENDED:
         return batches[epoch + 1 : epoch + 3]
@@ -75,8 +75,8 @@ def check(make, dataset, recorded, stops):
 
 
 def refused(dataset, life, epoch, stop):
-    """True if the state may be one from the end of a pass, of a dataset whose state says no more
-    than that.
+    """True if the state may be one from the end of a pass,
+    of a dataset whose state says no more than that.
     """
     early = 2 if life == "persistent workers" else 1  # until each worker has given a batch
     return (

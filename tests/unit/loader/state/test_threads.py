@@ -119,8 +119,8 @@ def test_the_state_may_be_asked_for_anywhere(way):
 
 @contextlib.contextmanager
 def at_every_line(call):
-    """Run *call* at each line of the modules that keep the state, as a signal handler may run
-    there.
+    """Run *call* at each line of the modules that keep the state,
+    as a signal handler may run there.
     """
 
     def trace(frame, event, argument):

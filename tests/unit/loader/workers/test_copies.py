@@ -1,5 +1,5 @@
-"""Copies of an iterable-style dataset, one for each worker thread, and the parts that copies
-share.
+"""Copies of an iterable-style dataset, one for each worker thread,
+and the parts that copies share.
 """
 
 import random

@@ -1,5 +1,5 @@
-"""Iterators that are left before their end: no thread stays, nothing warns, nothing waits too
-long.
+"""Iterators that are left before their end: no thread stays,
+nothing warns, nothing waits too long.
 """
 
 import contextlib

@@ -1,5 +1,5 @@
-"""The end of programs: with workers that never return, after one limit and with their stacks, or
-daemon threads.
+"""The end of programs: with workers that never return,
+after one limit and with their stacks, or daemon threads.
 """
 
 import pytest

@@ -1,5 +1,5 @@
-"""Finalizers take no lock, and wait for no thread that may need one. They run wherever garbage is
-collected.
+"""Finalizers take no lock, and wait for no thread that may need one.
+They run wherever garbage is collected.
 
 Reports of deadlocks: mosaicml/llm-foundry#436, huggingface/accelerate#3391.
 """
@@ -157,8 +157,8 @@ def sources():
 
 
 def locks():
-    """Return each place, module and line, where the package makes a lock; not where it asks for a
-    lock's type.
+    """Return each place, module and line, where the package makes a lock;
+    not where it asks for a lock's type.
     """
     return {
         f"{module} {number}"

@@ -1,5 +1,5 @@
-"""Programs with worker threads that fork or spawn: no child hangs or inherits workers or held
-locks.
+"""Programs with worker threads that fork or spawn:
+no child hangs or inherits workers or held locks.
 
 A program that hangs fails by the tests' time limit.
 """
@@ -105,8 +105,8 @@ leave.set()
 
 
 def test_locks_are_free_in_a_child(run):
-    """Every lock of a module, its classes and its objects is held during the fork, and free in the
-    child.
+    """Every lock of a module, its classes and its objects is held during the fork,
+    and free in the child.
 
     The one that a fork waits for is left out."""
     body = """
@@ -158,8 +158,8 @@ leave.set()
 
 
 def test_a_fork_does_not_wait_for_a_finalizer_that_waits_for_a_worker(run):
-    """The finalizer runs in a garbage collection while an object with a lock is made, for which a
-    fork waits.
+    """The finalizer runs in a garbage collection while an object with a lock is made,
+    for which a fork waits.
     """
     body = """
 import ftloader.workers.exit

@@ -1,5 +1,5 @@
-"""Workers that stay for the next epoch: the same threads, and nothing left of the previous
-epoch.
+"""Workers that stay for the next epoch: the same threads,
+and nothing left of the previous epoch.
 """
 
 import contextlib

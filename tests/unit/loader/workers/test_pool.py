@@ -1,5 +1,5 @@
-"""Worker threads as others see them, where a finalizer may wait for them, and two threads that stop
-a pool.
+"""Worker threads as others see them, where a finalizer may wait for them,
+and two threads that stop a pool.
 """
 
 import concurrent.futures

@@ -1,5 +1,5 @@
-"""Iterators of worker processes that threads make at the same time, or that the program never
-ends.
+"""Iterators of worker processes that threads make at the same time,
+or that the program never ends.
 """
 
 import sys

@@ -91,8 +91,8 @@ def test_relocations(packed, tmp_path):
 
 
 def test_the_modules_of_this_environment_agree_with_an_import(twin):
-    """The interpreter's own judgement is in `python -m ftrun.info --verify`, which an image build
-    ends with.
+    """The interpreter's own judgement is in `python -m ftrun.info --verify`,
+    which an image build ends with.
     """
     import numpy
     import PIL

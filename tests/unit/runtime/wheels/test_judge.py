@@ -333,8 +333,8 @@ def test_damaged_and_hostile_wheels(damage, mode, says, index, modules):
 
 
 def changed(data, offset, number):
-    """A wheel whose directory says of the module that its size (offset 24) or its place (42) is
-    *number*.
+    """A wheel whose directory says of the module that its size (offset 24)
+    or its place (42) is *number*.
     """
     at = data.index(b"PK\x01\x02", data.index(b"PK\x01\x02") + 1) + offset
     return data[:at] + number.to_bytes(4, "little") + data[at + 4 :]

@@ -181,8 +181,8 @@ def requirements(lock):
 
 
 def test_no_condition_of_an_edge_hides_a_package():
-    """Poetry does not write what the project itself needs; uv names conflicting extras in a way of
-    its own.
+    """Poetry does not write what the project itself needs;
+    uv names conflicting extras in a way of its own.
     """
     poetry = POETRY.replace("python_version < '3.14'", "extra == 'standard'")
     assert any(
