@@ -64,8 +64,8 @@ class Twin:
         return f"CPython {self.version}{kind}"
 
     def environment(self, cleared: Collection[str] = CLEARED) -> dict[str, str]:
-        """Return this process's environment variables,
-        changed for a command in this twin, without those *cleared*.
+        """Return this process's environment variables, changed for a command in this twin,
+        without the variables that *cleared* names.
         """
         variables = {name: value for name, value in os.environ.items() if name not in cleared}
         variables["VIRTUAL_ENV"] = str(self.directory)

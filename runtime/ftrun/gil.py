@@ -40,7 +40,8 @@ class TurnedOn(NamedTuple):
 @contextlib.contextmanager
 def noticing() -> Iterator[list[TurnedOn]]:
     """Context manager: collect the imports that turn the GIL on.
-    Their warnings are shown as before.
+
+    Each of their warnings is shown, whatever the filters of warnings say.
     """
     imports: list[TurnedOn] = []
     show = warnings.showwarning

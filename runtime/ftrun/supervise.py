@@ -26,7 +26,7 @@ from ftrun.parent_death import die_with_parent
 
 # How long to go on reading after the child was killed, if another process holds a pipe open.
 DRAIN_SECONDS = 1.0
-# For a dump of all stacks: until its first byte, between two of them, and in all.
+# For a dump of all stacks: until its first byte, for a pause within it, and in all.
 DUMP_SECONDS, DUMP_PAUSE_SECONDS, DUMP_MOST_SECONDS = 3.0, 0.5, 5.0
 
 __all__ = ["Child", "Completed", "Stream", "Watch", "signal_name", "supervise"]
@@ -284,7 +284,7 @@ class Child:
         self, number: int, stacks: Stream, watch: Watch, look: Callable[[], None] | None = None
     ) -> bool:
         """Send signal `number`, at which the child dumps its stacks,
-        and read the dump into `stacks`.
+        and read until the dump in `stacks`, a stream of the child, stops growing.
 
         Returns True if the child has ended.
         """

@@ -101,7 +101,10 @@ def entries(results: Results) -> Iterator[tuple[Place, Entry]]:
 
 
 def at_all_hours(results: Results, file: Path) -> dict[Place, list[Entry]]:
-    """Return the entries of a run's waterfalls, each with those of all runs like it; see `find`."""
+    """Return the entries of a run's waterfalls, each with those of all runs like it; see `find`.
+
+    A run's own entry alone where these runs may be of several machines.
+    """
     by_place = dict(entries(results))
     alike: dict[Place, list[Entry]] = {place: [entry] for place, entry in by_place.items()}
     for other in same(results, _root(file)) if by_place else ():
@@ -109,7 +112,8 @@ def at_all_hours(results: Results, file: Path) -> dict[Place, list[Entry]]:
             if place in by_place and entry.key == by_place[place].key:
                 alike[place].append(entry)
     for place, entry in by_place.items():
-        # A run is in its folder, in the record, perhaps in a copy of the folder.
+        # A run is in its folder, in the record, perhaps in a copy of the folder. Copies have the
+        # same start: reversed, so that the run's own folder is kept.
         runs = {run.started: run for run in reversed(alike[place] + _recorded(results, entry))}
         alike[place] = list(runs.values())
         if _several_machines(identity(results), [(run.time, run.seconds) for run in runs.values()]):

@@ -98,10 +98,11 @@ def listed(names: Sequence[str], separator: str = ", ", most: int = MOST_NAMES) 
 
 
 def _places(path: Path, passed_over: dict[str, list[str]]) -> list[Path]:
-    """Return [path] if it is a file, a run's directory or an output root; else the runs inside it.
+    """Return [path] if it is a file, a run's directory or an output root. Else return such places
+    inside it, down to DEEPEST folders.
 
-    Adds to *passed_over* what is inside and holds no runs, by the reason. Raises WrongPath if no
-    place is left or *path* does not exist.
+    Adds what holds no runs to *passed_over*, by the reason. Raises WrongPath if no place is left,
+    or if *path* does not exist or cannot be read.
     """
     on_host = host.path(str(path))
     if not path.exists():

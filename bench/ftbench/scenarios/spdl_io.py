@@ -43,10 +43,10 @@ class FfmpegImages(PillowDataset):
 
 
 def images(task: Task) -> PillowDataset:
-    """Return the dataset that decodes the images:
-    with ftloader.decode for the variant loader-decode.
+    """Return the dataset of the images.
 
-    For the other variants, the case says whether FFmpeg or Pillow is the decoder.
+    The variant loader-decode decodes with ftloader.decode, the others with the case's decoder:
+    FFmpeg or Pillow.
     """
     if task.variant == "loader-decode":
         return DecodedImages(task.paths)

@@ -29,7 +29,7 @@ from ftrun.configurations import command
 from ftrun.parent_death import die_with_parent
 from ftrun.supervise import Completed
 
-# torchrun looks at its processes ten times a second, and ends all ranks when one has failed.
+# For torchrun to end all ranks when one has failed: it looks ten times a second.
 TORCHRUN_SECONDS = 60.0
 
 
@@ -182,8 +182,8 @@ class Job:
     def _lose(self, rank: Rank) -> NoReturn:
         """End this process, since the connection of this rank has ended.
 
-        If the rank failed, first wait, since the main thread then ends this process
-        with a better reason.
+        If the rank failed, wait up to TORCHRUN_SECONDS: meanwhile the main thread ends this
+        process with a better reason.
         """
         self.lost = rank.number
         try:
