@@ -100,10 +100,9 @@ def series() -> str:
             chosen = (SCRIPTS / "python-series").read_text().strip()
     if chosen not in interpreters.SERIES:
         raise TwinsError(
-            f"{source}{chosen}: the twins exist for "
-            f"{' and '.join(interpreters.SERIES)}. `./twins info --requirements "
-            f"docker/requirements.lock` shows which "
-            "of the locked packages lack wheels for 3.15t",
+            f"{source}{chosen}: the twins exist for {' and '.join(interpreters.SERIES)}. `./twins "
+            "info --requirements docker/requirements.lock` shows which of the locked packages lack "
+            "wheels for 3.15t",
             2,
         )
     return chosen

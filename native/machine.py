@@ -50,8 +50,7 @@ def check_space(directory: Path, needed_gb: float) -> None:
     if free_gb < needed_gb:
         raise TwinsError(
             f"building needs about {needed_gb:.0f} GB in {directory}, and {free_gb:.1f} GB are "
-            f"free there; "
-            "free some, or set XDG_CACHE_HOME to a directory on a larger disk"
+            "free there; free some, or set XDG_CACHE_HOME to a directory on a larger disk"
         )
 
 

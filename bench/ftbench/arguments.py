@@ -72,8 +72,7 @@ HELP = {
     "--out": "where results go: DIR/<time>/, and DIR/latest (default: %(default)s)",
     "--data": "use the images below DIR instead of generated ones, wherever images are read",
     "--dataset": "your own map-style dataset instead of the scenarios: an object, or a function or "
-    "class that "
-    "gives one",
+    "class that gives one",
     "--collate-fn": "its collate_fn, in the same file (default: torch's)",
     "--requirements": "packages that the dataset needs and the twins lack, as for pip; they are "
     "installed for this run "
@@ -90,21 +89,20 @@ HELP = {
         "ranks share out)"
     ),
     "--ranks": "processes that load together, as on a node with N GPUs: each trial is a torchrun "
-    "job of N ranks, each "
-    "with its own loader and its share of the batches (default: 1, without torchrun)",
+    "job of N ranks, each with its own loader and its share of the batches (default: 1, without "
+    "torchrun)",
     "--batch-size": "samples a batch (default: the scenario's)",
     "--configs": (
         "configurations: GIL build, free-threaded build with its GIL on, free-threaded build"
     ),
     "--stress": "afterwards, run the thread-safety suite (tests/stress) in every configuration, "
-    "for about a minute "
-    "each and beyond --budget (default: with all, and if no SCENARIO is named, without --quick)",
+    "for about a minute each and beyond --budget (default: with all, and if no SCENARIO is named, "
+    "without --quick)",
     "--stress-minutes": "minutes for the thread-safety suite in each configuration: a soak",
     "--list": "list the scenarios, what they answer and how long they take, and end",
     "--tables": "also print the tables of all candidates and comparisons, which the page has",
     "--again": "a set of N runs at different hours, the first at once; from three on, each says "
-    "what hours do to its "
-    "answer",
+    "what hours do to its answer",
     "--every": (
         "with --again: time from the start of a run to that of the next, such as 30m, 1h "
         "or 2d (default: 1h)"
@@ -209,8 +207,7 @@ def compare_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
         prog=f"{program} compare",
         description=COMPARE,
         epilog="Exit status: 0 nothing changed beyond the noise, 1 something did (or an "
-        "outcome of the thread-safety "
-        "suite), 2 the runs cannot be read or have nothing in common.",
+        "outcome of the thread-safety suite), 2 the runs cannot be read or have nothing in common.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     for name, which in (("a", "earlier"), ("b", "later")):

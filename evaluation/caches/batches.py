@@ -89,8 +89,7 @@ def main():
             for way, found in rates.items():
                 print(
                     f"| {'gil' if sys._is_gil_enabled() else 'ft'} | {way} | "
-                    f"{statistics.median(found):.2f} "
-                    f"({min(found):.2f} to {max(found):.2f}) GB/s |"
+                    f"{statistics.median(found):.2f} ({min(found):.2f} to {max(found):.2f}) GB/s |"
                 )
             print(f"load {os.getloadavg()[0]:.1f}", file=sys.stderr)
 

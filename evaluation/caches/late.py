@@ -104,9 +104,8 @@ def main():
                 rates, costs = zip(*found[way], strict=True)
                 print(
                     f"| {sys._is_gil_enabled()} | {way} | {workers} | "
-                    f"{statistics.median(rates):.0f} ({min(rates):.0f} "
-                    f"to {max(rates):.0f}) | {statistics.median(costs):.2f} ({min(costs):.2f} "
-                    f"to {max(costs):.2f}) |",
+                    f"{statistics.median(rates):.0f} ({min(rates):.0f} to {max(rates):.0f}) | "
+                    f"{statistics.median(costs):.2f} ({min(costs):.2f} to {max(costs):.2f}) |",
                     flush=True,
                 )
 

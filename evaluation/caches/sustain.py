@@ -119,10 +119,9 @@ def run(given, directory):
                         )
                     )
                     print(
-                        f"{now - began:5.0f} s: in {lines[-1][0]:.0f} MB/s, out "
-                        f"{lines[-1][1]:.0f} MB/s, epoch of "
-                        f"{len(cache)}, stalls {stalls:.2f} s, longest {worst * 1e3:.0f} ms; "
-                        f"{cache.statistics()}",
+                        f"{now - began:5.0f} s: in {lines[-1][0]:.0f} MB/s, out {lines[-1][1]:.0f} "
+                        f"MB/s, epoch of {len(cache)}, stalls {stalls:.2f} s, longest "
+                        f"{worst * 1e3:.0f} ms; {cache.statistics()}",
                         flush=True,
                     )
                     before, last, bytes_taken, stalls, worst = cache.statistics(), now, 0, 0.0, 0.0
@@ -133,12 +132,10 @@ def run(given, directory):
     watch.end()
     ins, outs = zip(*lines[1:] or lines, strict=True)  # the first has the start in it
     print(
-        f"{given.seconds:.0f} s, {len(epochs)} epochs of {min(epochs)} to {max(epochs)} "
-        f"samples of {given.sample} MB: "
-        f"in {statistics.median(ins):.0f} MB/s (every ten seconds at least {min(ins):.0f}), "
-        f"out {statistics.median(outs):.0f} (at least {min(outs):.0f}); most of the disk "
-        f"{watch.most} bytes "
-        f"of {whole.max_bytes} in {watch.looks} looks; "
+        f"{given.seconds:.0f} s, {len(epochs)} epochs of {min(epochs)} to {max(epochs)} samples of "
+        f"{given.sample} MB: in {statistics.median(ins):.0f} MB/s (every ten seconds at least "
+        f"{min(ins):.0f}), out {statistics.median(outs):.0f} (at least {min(outs):.0f}); most of "
+        f"the disk {watch.most} bytes of {whole.max_bytes} in {watch.looks} looks; "
         f"{time.process_time() / given.seconds:.2f} CPUs; load {os.getloadavg()[0]:.1f}"
     )
     if watch.most > whole.max_bytes:

@@ -140,11 +140,10 @@ class Tally:
             return f"{self.title}: no run was finished"
         state = "as wanted" if self.share >= self.wanted else "too few"
         return (
-            f"{self.title}: {self.right} of {self.total} comparisons ({self.share:.1%}; wanted "
-            f"at least "
-            f"{self.wanted:.0%}: {state}); intervals hold the truth in "
-            f"{self.covered / self.total:.1%}; ratios "
-            f"{min(self.ratios):.3f} to {max(self.ratios):.3f}"
+            f"{self.title}: {self.right} of {self.total} comparisons ({self.share:.1%}; wanted at "
+            f"least {self.wanted:.0%}: {state}); intervals hold the truth in "
+            f"{self.covered / self.total:.1%}; ratios {min(self.ratios):.3f} to "
+            f"{max(self.ratios):.3f}"
         )
 
 
@@ -246,8 +245,7 @@ def setup() -> str:
     python, cpu = environment.interpreter(), environment.cpu()
     return (
         f"{cpu['model']}, {cpu['usable']} of {cpu['count']} CPUs; Python {python['version']} "
-        f"({python['twin']}, "
-        f"{python['build']}); revision {environment.revision()['commit'][:12]}"
+        f"({python['twin']}, {python['build']}); revision {environment.revision()['commit'][:12]}"
     )
 
 

@@ -239,12 +239,10 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             warn_user(
                 # torch's words, since people filter warnings by them; only "threads" is ours.
                 f"This DataLoader will create {self.num_workers} worker threads in total. Our "
-                f"suggested max number of "
-                f"worker in current system is {cpus}, which is smaller than what this "
-                f"DataLoader is going to create. "
-                "Please be aware that excessive worker creation might get DataLoader running "
-                "slow or even freeze, "
-                "lower the worker number to avoid potential slowness/freeze if necessary."
+                f"suggested max number of worker in current system is {cpus}, which is smaller "
+                "than what this DataLoader is going to create. Please be aware that excessive "
+                "worker creation might get DataLoader running slow or even freeze, lower the "
+                "worker number to avoid potential slowness/freeze if necessary."
             )
 
 

@@ -82,8 +82,7 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
         if len(self.dataset) != self._length:
             raise ValueError(
                 f"the dataset had {self._length} samples when the sampler was made, and has "
-                f"{len(self.dataset)} now: "
-                "make a new DistributedSampler for the new length"
+                f"{len(self.dataset)} now: make a new DistributedSampler for the new length"
             )
         epoch, loaded = self.epoch, self._loaded
         start = self._start(epoch)
@@ -93,10 +92,9 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
             self._loaded = None
             if loaded[0] != epoch and loaded[1] and self._share(loaded[1]):
                 warn_user(
-                    f"the rest of epoch {loaded[0]}, of which a state was loaded, is left out: "
-                    f"the sampler iterates "
-                    f"epoch {epoch}. Call set_epoch({loaded[0]}) after load_state_dict() to "
-                    f"train the rest first"
+                    f"the rest of epoch {loaded[0]}, of which a state was loaded, is left out: the "
+                    f"sampler iterates epoch {epoch}. Call set_epoch({loaded[0]}) after "
+                    "load_state_dict() to train the rest first"
                 )
         self._position = epoch, start
         return self._iterate(epoch, start)
@@ -204,10 +202,9 @@ def _checked(state: Any, own: Mapping[str, Any]) -> tuple[int, int]:
         raise ValueError(f"the state must be a dictionary from state_dict(), not {type(state)}")
     if "yielded" in state:
         raise ValueError(
-            "this is a state of torchdata's StatefulDistributedSampler, which counts the "
-            "samples of one rank: finish "
-            "that epoch with it and the same number of ranks, and save ftloader.distributed's "
-            "from then on"
+            "this is a state of torchdata's StatefulDistributedSampler, which counts the samples "
+            "of one rank: finish that epoch with it and the same number of ranks, and save "
+            "ftloader.distributed's from then on"
         )
     if state.get("format") != FORMAT:
         first = ", ".join(map(repr, list(state)[:5]))
@@ -218,8 +215,7 @@ def _checked(state: Any, own: Mapping[str, Any]) -> tuple[int, int]:
     if state.get("version") != VERSION:
         raise ValueError(
             f"the state has version {state.get('version')!r}, and this sampler reads version "
-            f"{VERSION}: load it with "
-            "the release of ftloader that saved it"
+            f"{VERSION}: load it with the release of ftloader that saved it"
         )
     if set(state) != set(_KEYS):
         raise ValueError(
@@ -229,17 +225,15 @@ def _checked(state: Any, own: Mapping[str, Any]) -> tuple[int, int]:
     for name, words in _SAME.items():
         if state[name] != own[name]:
             raise ValueError(
-                f"the state is that of a sampler with {words.format(state[name])}, and this "
-                f"one has "
-                f"{words.format(own[name])}. The rest of the epoch is only defined for the "
-                f"same: use the dataset and "
-                "the arguments of the saved sampler, or begin the epoch again without the state"
+                f"the state is that of a sampler with {words.format(state[name])}, and this one "
+                f"has {words.format(own[name])}. The rest of the epoch is only defined for the "
+                "same: use the dataset and the arguments of the saved sampler, or begin the epoch "
+                "again without the state"
             )
     epoch, given = state["epoch"], state["given"]
     if type(epoch) is not int or type(given) is not int or not 0 <= given <= own["length"]:
         raise ValueError(
-            f"the state is damaged or was changed: epoch {epoch!r}, {given!r} of "
-            f"{own['length']} samples given. Load "
-            "an earlier checkpoint, or begin the epoch again without the state"
+            f"the state is damaged or was changed: epoch {epoch!r}, {given!r} of {own['length']} "
+            "samples given. Load an earlier checkpoint, or begin the epoch again without the state"
         )
     return epoch, given

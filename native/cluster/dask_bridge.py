@@ -242,11 +242,9 @@ async def unequal(client: Client) -> str:
             python, dask = _versions(description)
             client_python, client_dask = client_versions
             return (
-                f"{name} runs Python {python} with distributed {dask}, and the Python that "
-                f"runs ./twins is "
-                f"{client_python} with {client_dask}: run ./twins with a Python {python} that "
-                f"has distributed=={dask} "
-                "first on PATH"
+                f"{name} runs Python {python} with distributed {dask}, and the Python that runs "
+                f"./twins is {client_python} with {client_dask}: run ./twins with a Python "
+                f"{python} that has distributed=={dask} first on PATH"
             )
     return ""
 

@@ -183,14 +183,12 @@ def _why_no_tool() -> str:
     devices = list(Path("/dev").glob("nvidia[0-9]*"))
     if devices:
         return (
-            f"the device files of {len(devices)} NVIDIA GPU(s) are here, but nvidia-smi is "
-            f"not: no driver libraries in "
-            "this environment"
+            f"the device files of {len(devices)} NVIDIA GPU(s) are here, but nvidia-smi is not: no "
+            "driver libraries in this environment"
         )
     return (
         "no NVIDIA GPU is visible: no /dev/nvidia* and no nvidia-smi (in a container: start it "
-        "with --gpus all, or "
-        "with compose.gpu.yaml)"
+        "with --gpus all, or with compose.gpu.yaml)"
     )
 
 

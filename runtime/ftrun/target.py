@@ -47,8 +47,7 @@ def make(value: Any, target: str) -> Any:
     if not _is_dataset(value):
         raise TargetError(
             f"{target} gives a {type(value).__name__}, which is no dataset: it has neither "
-            f"__getitem__ nor is it a "
-            "torch.utils.data.IterableDataset"
+            "__getitem__ nor is it a torch.utils.data.IterableDataset"
         )
     return value
 

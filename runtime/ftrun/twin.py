@@ -102,8 +102,7 @@ class RemoteTwin:
             if hello.get("hello") != PROTOCOL:
                 raise TwinError(
                     f"{self.name} speaks another protocol: {str(hello)[:200]}; use the same "
-                    f"version of ft-env in both "
-                    "containers"
+                    "version of ft-env in both containers"
                 )
         except BaseException:
             self.close()
@@ -125,9 +124,8 @@ class RemoteTwin:
                     error, (FileNotFoundError, ConnectionRefusedError)
                 ):
                     raise TwinError(
-                        f"no server answers on {path} ({error.strerror or error}): start one "
-                        f"in the twin's container "
-                        f"with --socket {path}"
+                        f"no server answers on {path} ({error.strerror or error}): start one in "
+                        f"the twin's container with --socket {path}"
                     ) from error
             self._interruption.wait(RETRY_SECONDS)
 

@@ -46,9 +46,8 @@ KINDS = {
     **{
         name: lambda i, name=name: full(i, getattr(torch, name))
         for name in (
-            "uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 "
-            "complex128 bool "
-            "uint16 uint32 uint64 float8_e4m3fn"
+            "uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128 "
+            "bool uint16 uint32 uint64 float8_e4m3fn"
         ).split()
     },
     "0-d tensor": lambda i: torch.tensor(i),

@@ -67,10 +67,8 @@ def test_no_len(workers):
 
 ATTRIBUTES = (
     "dataset num_workers prefetch_factor pin_memory pin_memory_device timeout worker_init_fn "
-    "in_order batch_size "
-    "drop_last generator persistent_workers multiprocessing_context collate_fn _dataset_kind "
-    "_auto_collation "
-    "_index_sampler _iterator _is_pickled"
+    "in_order batch_size drop_last generator persistent_workers multiprocessing_context collate_fn "
+    "_dataset_kind _auto_collation _index_sampler _iterator _is_pickled"
 ).split()
 
 

@@ -150,9 +150,8 @@ def test_info(run, twin):
 def test_nothing_is_imported_from_the_current_directory(run):
     script = (
         "cd /tmp; for name in ftrun ftbench ftsafety rich json; do echo 'raise SystemExit(9)' "
-        ">$name.py; done; "
-        "for verb in bench audit repro info; do /opt/ft-env/docker/entrypoint $verb --help "
-        ">/dev/null || exit; done"
+        ">$name.py; done; for verb in bench audit repro info; do /opt/ft-env/docker/entrypoint "
+        "$verb --help >/dev/null || exit; done"
     )
     run("ft", ["bash", "-c", script])
 

@@ -191,9 +191,8 @@ def load(path: Path) -> Results:
         check_keys(results)
     except (Inconsistent, OverflowError) as error:  # an integer that no float holds
         raise WrongPath(
-            f"{path} is not a results.json that can be trusted: {error}. Restore the file, use "
-            f"the bench that wrote "
-            f"it{writer}, or repeat the run"
+            f"{path} is not a results.json that can be trusted: {error}. Restore the file, use the "
+            f"bench that wrote it{writer}, or repeat the run"
         ) from error
     return results
 

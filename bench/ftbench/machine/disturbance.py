@@ -198,14 +198,13 @@ def about_machine(before: State) -> list[str]:
     result = []
     if before.governor not in (None, "performance"):
         result.append(
-            f"frequency scaling is on (governor {before.governor}): absolute figures depend on "
-            f"how warm "
-            "and how busy the CPUs were; cpupower frequency-set -g performance fixes the frequency"
+            f"frequency scaling is on (governor {before.governor}): absolute figures depend on how "
+            "warm and how busy the CPUs were; cpupower frequency-set -g performance fixes the "
+            "frequency"
         )
     if before.quota is not None:
         result.append(
-            f"the control group leaves {before.quota:g} of {before.affinity} CPUs: more "
-            f"threads than "
-            "that are stopped together for the rest of each period"
+            f"the control group leaves {before.quota:g} of {before.affinity} CPUs: more threads "
+            "than that are stopped together for the rest of each period"
         )
     return result

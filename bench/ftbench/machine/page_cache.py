@@ -73,11 +73,9 @@ def drop_all(paths: Iterable[str | Path]) -> float:
     left = sum(shares) / len(shares) if shares else 0.0
     if left > LEFT_OVER:
         raise NotDropped(
-            f"{left:.0%} of the files in {Path(paths[0]).parent} stay in the page cache though "
-            f"the kernel "
-            "was asked to drop them: another program has them open or mapped, or their file "
-            "system is in memory "
-            "(name a directory on a disk in FT_BENCH_CACHE)",
+            f"{left:.0%} of the files in {Path(paths[0]).parent} stay in the page cache though the "
+            "kernel was asked to drop them: another program has them open or mapped, or their file "
+            "system is in memory (name a directory on a disk in FT_BENCH_CACHE)",
             left,
         )
     return left

@@ -31,9 +31,9 @@ def why_none() -> str | None:
         return None
     devices = environment.gpu()
     return devices["reason"] or (
-        f"nvidia-smi shows {', '.join(devices['devices'])} with driver {devices['driver']}, "
-        "but torch "
-        f"{torch.__version__} cannot use it: its CUDA {torch.version.cuda} needs a newer driver"
+        f"nvidia-smi shows {', '.join(devices['devices'])} with driver {devices['driver']}, but "
+        f"torch {torch.__version__} cannot use it: its CUDA {torch.version.cuda} needs a newer "
+        "driver"
     )
 
 

@@ -34,8 +34,7 @@ AGREEMENTS: dict[Agreement, str] = {
         "Whether the kinds of machine differ cannot be told: if they do, by at most {apart}."
     ),
     "too few machines": "From {low} to {high}. Whether the kind makes the difference cannot be "
-    "told: "
-    f"that takes at least {FEWEST_OF_KIND} machines of each of two kinds.",
+    f"told: that takes at least {FEWEST_OF_KIND} machines of each of two kinds.",
 }
 
 

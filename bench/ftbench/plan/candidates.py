@@ -127,12 +127,10 @@ class Pair:
     kind: Annotated[
         str,
         {"pattern": "^[a-z-]+$"},
-        "step and total: of a waterfall; headline: what the scenario's question asks; gil: "
-        "with and without the GIL in "
-        "the same build; build: the free-threaded build with its GIL on against the GIL build; "
-        "method: threads "
-        "against processes; scaling: N workers against 1; chosen: named by the scenario; "
-        "others are its own",
+        "step and total: of a waterfall; headline: what the scenario's question asks; gil: with "
+        "and without the GIL in the same build; build: the free-threaded build with its GIL on "
+        "against the GIL build; method: threads against processes; scaling: N workers against 1; "
+        "chosen: named by the scenario; others are its own",
     ]
     numerator: Annotated[str, "key of a candidate"]
     denominator: Annotated[str, "key of a candidate"]
@@ -141,8 +139,7 @@ class Pair:
     asked: Annotated[
         bool,
         "true if the run was made for it (in the first metric, and in CPU time for steps of a "
-        "waterfall); all others "
-        "are explored, and corrected for their number",
+        "waterfall); all others are explored, and corrected for their number",
     ] = False
 
 

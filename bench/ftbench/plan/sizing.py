@@ -139,17 +139,14 @@ def _lacking(need: Demand, workers: int, memory: Mapping[str, Mapping]) -> list[
     for twin, has in memory.items():
         if need.shm > has["shm_free"] * USABLE:
             reasons.append(
-                f"/dev/shm of {twin} has {has['shm_free'] / MIB:.0f} MiB free, {workers} "
-                f"worker processes "
-                f"need {need.shm / USABLE / MIB:.0f} MiB (raise it: docker run --shm-size, "
-                f"SHM_SIZE=... "
-                "with compose)"
+                f"/dev/shm of {twin} has {has['shm_free'] / MIB:.0f} MiB free, {workers} worker "
+                f"processes need {need.shm / USABLE / MIB:.0f} MiB (raise it: docker run "
+                "--shm-size, SHM_SIZE=... with compose)"
             )
         if need.memory > has["available"] * USABLE:
             reasons.append(
-                f"{twin} has {has['available'] / MIB:.0f} MiB of memory free, {workers} "
-                f"workers need "
-                f"{need.memory / USABLE / MIB:.0f} MiB (raise the container's limit, or use "
-                f"--workers)"
+                f"{twin} has {has['available'] / MIB:.0f} MiB of memory free, {workers} workers "
+                f"need {need.memory / USABLE / MIB:.0f} MiB (raise the container's limit, or use "
+                "--workers)"
             )
     return reasons

@@ -43,9 +43,8 @@ def _steps(change: Change, hours: Hours) -> str:
     low, high = hours.expected or (hours.lowest, hours.highest)
     another = "another hour" if hours.seconds >= HOUR else "another run soon after"
     return (
-        f"this run {this_run}; {hours.runs} runs in {span(hours.seconds)}: "
-        f"{figure(hours.lowest)} to "
-        f"{figure(hours.highest)}; {another}: {figure(low)} to {figure(high)}"
+        f"this run {this_run}; {hours.runs} runs in {span(hours.seconds)}: {figure(hours.lowest)} "
+        f"to {figure(hours.highest)}; {another}: {figure(low)} to {figure(high)}"
     )
 
 

@@ -210,11 +210,9 @@ def limits(scenario: Scenario) -> list[str]:
     few = too_few_of_all(scenario)
     if few:
         sentences.append(
-            f"A candidate with {count(few, 'turn')} may have had none of its rare long ones "
-            f"(one in ten, twice as "
-            f"long): intervals of {METRICS[scenario.metrics[0]].noun} are "
-            f"{math.expm1(UNSEEN):.0%} wider than with "
-            f"{ENOUGH_TURNS} turns."
+            f"A candidate with {count(few, 'turn')} may have had none of its rare long ones (one "
+            f"in ten, twice as long): intervals of {METRICS[scenario.metrics[0]].noun} are "
+            f"{math.expm1(UNSEEN):.0%} wider than with {ENOUGH_TURNS} turns."
         )
     return sentences
 
@@ -230,9 +228,8 @@ def _disturbed(scenario: Scenario) -> list[str]:
         which += f"; and {len(disturbed) - MOST_ROUNDS} more"
     were = "was" if len(disturbed) == 1 else "were"
     return [
-        f"{len(disturbed)} of {len(scenario.rounds)} rounds {were} disturbed ({which}). What "
-        f"comes and goes "
-        "widens the intervals; what stays favours those that need less CPU time."
+        f"{len(disturbed)} of {len(scenario.rounds)} rounds {were} disturbed ({which}). What comes "
+        "and goes widens the intervals; what stays favours those that need less CPU time."
     ]
 
 

@@ -46,8 +46,7 @@ def sentences(results: Results) -> list[str]:
     if part.results:
         texts.append(
             "No failure in this number of rounds is no proof that there is none; a longer run "
-            "looks harder "
-            "(--stress-minutes 30)."
+            "looks harder (--stress-minutes 30)."
         )
     return texts
 

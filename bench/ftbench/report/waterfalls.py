@@ -48,9 +48,8 @@ def drawn(
     return Chart(
         f"waterfall-{name}",
         run_words.capital(title),
-        "Each bar is one change, from what was before it to what came after; in brackets its "
-        "95% confidence interval. "
-        f"Dots: one {dot} each.",
+        "Each bar is one change, from what was before it to what came after; in brackets its 95% "
+        f"confidence interval. Dots: one {dot} each.",
         Rows([("", rows)], "samples/s"),
         Table(head, tuple(cells), frozenset({1, 2})),
     )

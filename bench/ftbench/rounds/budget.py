@@ -42,11 +42,10 @@ class Budget:
         if left < least:
             with_ranks = f", each with {ranks} ranks" if ranks > 1 else ""
             raise BudgetTooShort(
-                f"--budget {self.options.budget:g} is too short for the {processes} processes "
-                f"that a verdict needs"
-                f"{with_ranks}: they need {math.ceil(self.options.budget - left + least)} s at "
-                f"the very least. Give "
-                f"more ({self._usual:.0f} is usual), or a number of --rounds"
+                f"--budget {self.options.budget:g} is too short for the {processes} processes that "
+                f"a verdict needs{with_ranks}: they need "
+                f"{math.ceil(self.options.budget - left + least)} s at the very least. Give more "
+                f"({self._usual:.0f} is usual), or a number of --rounds"
             )
         return time.monotonic() + left
 

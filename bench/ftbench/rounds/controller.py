@@ -66,11 +66,9 @@ def check_same_work(checksums: dict[str, tuple[str, int]], title: str, result: M
         first_title, expected = checksums.setdefault(name, (title, checksum))
         if checksum != expected:
             raise WorkDiffers(
-                f"{title} and {first_title} gave different samples "
-                f"({name}: CRC-32 {checksum:08x} and {expected:08x}). If the files did not "
-                f"change, this is a defect in "
-                "a decoder or loader: please report it with both twins' descriptions (./twins "
-                "info --json)."
+                f"{title} and {first_title} gave different samples ({name}: CRC-32 {checksum:08x} "
+                f"and {expected:08x}). If the files did not change, this is a defect in a decoder "
+                "or loader: please report it with both twins' descriptions (./twins info --json)."
             )
 
 

@@ -56,8 +56,7 @@ class Looker:
         if not repeats:
             self.display.warn(
                 f"{self._target} gives another sample for the same index each time (random "
-                f"augmentation?), so it "
-                f"cannot be checked that all candidates load the same; "
+                "augmentation?), so it cannot be checked that all candidates load the same; "
                 f"{host.audit(self._target)} looks for races"
             )
         unsendable = next((look["unsendable"] for look in looks if look["unsendable"]), "")
@@ -80,9 +79,8 @@ class Looker:
         length = min(look["length"] for look in looks)
         if length < turn:
             self.display.warn(
-                f"{self._target} has {length} of the {turn} samples that a turn loads: the "
-                f"same ones are loaded again, "
-                "and files among them come from memory"
+                f"{self._target} has {length} of the {turn} samples that a turn loads: the same "
+                "ones are loaded again, and files among them come from memory"
             )
         # The most that a trial does before it waits: it opens the dataset, warms up and has a turn.
         batches = 2 * warmup_batches(workers) + (amount.batches_per_worker + 1) * workers

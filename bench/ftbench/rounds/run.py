@@ -216,9 +216,8 @@ class Run:
         ranks = self.results.options.ranks
         if ranks and ranks > (cpus := twins.usable_cpus()):
             self.display.warn(
-                f"{ranks} ranks share {cpus} CPU{'s' if cpus != 1 else ''}: what is compared "
-                f"is how they get in each "
-                "other's way (--ranks asks for fewer)"
+                f"{ranks} ranks share {cpus} CPU{'s' if cpus != 1 else ''}: what is compared is "
+                "how they get in each other's way (--ranks asks for fewer)"
             )
 
     def warn_of_options(self) -> None:

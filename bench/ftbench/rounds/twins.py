@@ -85,9 +85,8 @@ class Twins:
                 if not lacking:
                     continue
                 raise TwinError(
-                    f"the dataset needs {', '.join(lacking)}, and the containers have no "
-                    f"network: derive an image with "
-                    "the packages (docs/benchmark.md)"
+                    f"the dataset needs {', '.join(lacking)}, and the containers have no network: "
+                    "derive an image with the packages (docs/benchmark.md)"
                 )
             try:
                 folder = work / twin
@@ -105,9 +104,8 @@ class Twins:
         for twin, environment in self.environments.items():
             if environment["source"] != source:
                 raise TwinError(
-                    f"the {twin} twin ({environment['endpoint']}) has another version of "
-                    f"loader/ or bench/ "
-                    "than this: rebuild the images, or use the same checkout for both"
+                    f"the {twin} twin ({environment['endpoint']}) has another version of loader/ "
+                    "or bench/ than this: rebuild the images, or use the same checkout for both"
                 )
 
     def differences(self) -> list[str]:

@@ -57,8 +57,7 @@ SCENARIO = Scenario(
     name="augment",
     question="When do workers pay for light and for heavy augmentation?",
     description="JPEG decoding with Pillow, then random augmentation to 224x224 float32: light is "
-    "a crop; heavy is an "
-    "affine map, a crop, blur, colours, noise and erasing",
+    "a crop; heavy is an affine map, a crop, blur, colours, noise and erasing",
     sample_bytes=3 * SIDE * SIDE * 4,
     source="images",
     dataset=dataset,

@@ -61,9 +61,8 @@ def without_ffmpeg() -> str | None:
         spdl.io.demux_config()  # the first call loads FFmpeg's libraries
     except Exception as error:  # spdl.io lists all libraries that it tried
         return (
-            f"spdl.io cannot load FFmpeg's shared libraries ({type(error).__name__}): sudo "
-            f"apt-get install ffmpeg; for "
-            "containers, in an image made from ft-env"
+            f"spdl.io cannot load FFmpeg's shared libraries ({type(error).__name__}): sudo apt-get "
+            "install ffmpeg; for containers, in an image made from ft-env"
         )
     return None
 

@@ -115,11 +115,9 @@ class IterableFetcher:
     def _end(self) -> Fetched:
         if self._after and not self._position:
             raise ValueError(
-                f"the dataset gave no sample after the state was loaded that it had at the end "
-                f"of a pass: let "
-                f"{type(self._dataset).__name__}.state_dict() say there where the next pass "
-                f"begins, or save the "
-                "loader's state within an epoch"
+                "the dataset gave no sample after the state was loaded that it had at the end of a "
+                f"pass: let {type(self._dataset).__name__}.state_dict() say there where the next "
+                "pass begins, or save the loader's state within an epoch"
             )
         state = dataset_state(self._dataset) if self._lives_on else None
         return Fetched(EMPTY, tuple(self._skipped), state, ended=True)

@@ -225,10 +225,9 @@ class EpochWriter:
         if reason != self._reason_warned and self.store.contents()[0] >= self._settings.min_samples:
             self._reason_warned = reason
             warnings.warn(
-                f"the cache {self.store.directory} could not list its source: {reason}. The "
-                f"epoch has the samples that "
-                "are there already. The source is tried again; statistics().failed_listings "
-                "counts how often",
+                f"the cache {self.store.directory} could not list its source: {reason}. The epoch "
+                "has the samples that are there already. The source is tried again; "
+                "statistics().failed_listings counts how often",
                 RuntimeWarning,
                 stacklevel=4,
             )

@@ -294,9 +294,8 @@ class Fetchers(ThreadGroup):
         if first:
             text = (
                 f"the cache {self._store.directory} could not get {missing}: "
-                f"{type(error).__name__}: {error}. "
-                "It goes on with others and tries again; more of such warnings are left out, "
-                "the statistics count them"
+                f"{type(error).__name__}: {error}. It goes on with others and tries again; more of "
+                "such warnings are left out, the statistics count them"
             )
             try:
                 warnings.warn(text, RuntimeWarning, stacklevel=2)

@@ -144,10 +144,9 @@ class GrowingCache(Dataset):
     def _snapshot(self) -> Snapshot:
         if os.getpid() != self._process and self._shared[0].item() != self._epochs_set:
             raise CacheError(
-                "set_epoch was called after this worker process had begun, so it does not know "
-                "the epoch's samples: "
-                "use worker threads, or persistent_workers=False, and set the epoch before the "
-                "loader is iterated"
+                "set_epoch was called after this worker process had begun, so it does not know the "
+                "epoch's samples: use worker threads, or persistent_workers=False, and set the "
+                "epoch before the loader is iterated"
             )
         return self._current
 

@@ -35,10 +35,9 @@ def check_apart(directory: str, folder: str | None) -> None:
     """
     if folder is not None and (_lies_in(directory, folder) or _lies_in(folder, directory)):
         raise ValueError(
-            f"the cache's directory {directory} and its source's folder {folder} lie one in "
-            f"the other: the cache would "
-            f"take its own files for samples. Take a directory beside the folder: "
-            f"{folder.rstrip('/')}-cache"
+            f"the cache's directory {directory} and its source's folder {folder} lie one in the "
+            "other: the cache would take its own files for samples. Take a directory beside the "
+            f"folder: {folder.rstrip('/')}-cache"
         )
 
 

@@ -31,8 +31,7 @@ class Statistics:
     def __sub__(self, earlier: "Statistics") -> "Statistics":
         counts = (
             "seconds fetched fetched_bytes retried failed failed_listings read read_bytes "
-            "evictions fetchers_waited "
-            "epochs_waited"
+            "evictions fetchers_waited epochs_waited"
         ).split()
         return dataclasses.replace(
             self, **{name: getattr(self, name) - getattr(earlier, name) for name in counts}

@@ -170,8 +170,7 @@ class Store:
             long = f" with a key of {len(name)} bytes" if len(name) > length else ""
             raise CacheError(
                 f"sample {key!r:.200} of {length} bytes{long} is larger than a quarter of the "
-                f"budget, "
-                f"max_bytes={self.max_bytes}"
+                f"budget, max_bytes={self.max_bytes}"
             )
         with self.guard:
             writer = self._writer_with_room(name, length, size)

@@ -31,8 +31,7 @@ def crc32c(data: Any, before: int = 0) -> int:
         except ImportError as error:
             raise CacheError(
                 "TFRecord needs the package crc32c, which is not installed: pip install "
-                "'ftloader[tfrecord]', or "
-                "pip install crc32c"
+                "'ftloader[tfrecord]', or pip install crc32c"
             ) from error
         _crc32c = library.crc32c
     return _crc32c(data, before)

@@ -23,14 +23,11 @@ def check_lightning(length: int, before: int, whole: int) -> None:
     if length != before or trainer.reload_dataloaders_every_n_epochs != 1:
         raise ValueError(
             f"the epoch of this checkpoint has {length} batches with this number of ranks, and "
-            f"later epochs have "
-            f"{whole}, but Lightning asks for len(loader) only once, before it loads the "
-            f"state: it would leave batches "
-            "out. Let all ranks together load as many samples in a step as before (batch_size "
-            "times the number of "
-            "ranks), or load the state in train_dataloader() and set "
-            "Trainer(reload_dataloaders_every_n_epochs=1): "
-            "see Lightning in docs/libraries.md"
+            f"later epochs have {whole}, but Lightning asks for len(loader) only once, before it "
+            "loads the state: it would leave batches out. Let all ranks together load as many "
+            "samples in a step as before (batch_size times the number of ranks), or load the state "
+            "in train_dataloader() and set Trainer(reload_dataloaders_every_n_epochs=1): see "
+            "Lightning in docs/libraries.md"
         )
 
 

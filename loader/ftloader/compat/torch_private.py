@@ -36,9 +36,8 @@ try:
     """
 except AttributeError as error:
     raise ImportError(
-        f"this release of ftloader does not know torch {torch.__version__} ({error}): install "
-        f"a newer ftloader, or the "
-        "torch of its environments, 2.10.0"
+        f"this release of ftloader does not know torch {torch.__version__} ({error}): install a "
+        "newer ftloader, or the torch of its environments, 2.10.0"
     ) from error
 
 

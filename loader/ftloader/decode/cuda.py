@@ -160,8 +160,7 @@ def _copy(pixels: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
         return pixels.clone(memory_format=torch.contiguous_format)
     if out.shape != pixels.shape or out.dtype != pixels.dtype or out.device != pixels.device:
         raise ValueError(
-            f"out has shape {tuple(out.shape)}, dtype {out.dtype} and is on {out.device}; "
-            f"the image has shape {tuple(pixels.shape)}, dtype {pixels.dtype} and is on "
-            f"{pixels.device}"
+            f"out has shape {tuple(out.shape)}, dtype {out.dtype} and is on {out.device}; the "
+            f"image has shape {tuple(pixels.shape)}, dtype {pixels.dtype} and is on {pixels.device}"
         )
     return out.copy_(pixels)

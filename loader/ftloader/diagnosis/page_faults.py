@@ -45,9 +45,8 @@ def faults_note(faults: int, samples: int, cpu: float, own_memory: int) -> str |
         return None
     return (
         f"{avoidable / samples:.0f} page faults a sample take about {seconds / cpu:.0%} of the "
-        f"workers' CPU time. If "
-        "they come from memory that Python frees and takes again, start Python with "
-        "MIMALLOC_PURGE_DELAY=1000"
+        "workers' CPU time. If they come from memory that Python frees and takes again, start "
+        "Python with MIMALLOC_PURGE_DELAY=1000"
     )
 
 

@@ -15,12 +15,10 @@ from ftloader.diagnosis.lookups import attributes_of, is_a, optional
 # Package and class. Exact types, so that no code of a user's subclass is called. lmdb's classes in
 # C have no module.
 _FILES: Final = frozenset(
-    "_io.BufferedReader _io.BufferedRandom _io.FileIO _io.TextIOWrapper gzip.GzipFile "
-    "bz2.BZ2File lzma.LZMAFile "
-    "tempfile._TemporaryFileWrapper tarfile.TarFile zipfile.ZipFile socket.socket "
-    "sqlite3.Connection sqlite3.Cursor "
-    "cv2.VideoCapture decord.VideoReader av.InputContainer builtins.Cursor "
-    "builtins.Transaction".split()
+    "_io.BufferedReader _io.BufferedRandom _io.FileIO _io.TextIOWrapper gzip.GzipFile bz2.BZ2File "
+    "lzma.LZMAFile tempfile._TemporaryFileWrapper tarfile.TarFile zipfile.ZipFile socket.socket "
+    "sqlite3.Connection sqlite3.Cursor cv2.VideoCapture decord.VideoReader av.InputContainer "
+    "builtins.Cursor builtins.Transaction".split()
 )
 # In an object with one of these, the lock guards the file, or the map is read instead of it.
 _GUARDS: Final = frozenset(
@@ -28,14 +26,11 @@ _GUARDS: Final = frozenset(
     "mmap.mmap".split()
 )
 _WARNING: Final = (
-    "that all workers of this DataLoader share, since they are threads (worker_method='auto' "
-    "chose so): what one "
-    "thread reads moves its position for all, or it is for one thread at a time. Open one for "
-    "each thread, as an "
-    "attribute of a threading.local(), or one for each sample. `./twins audit FILE.py:NAME` "
-    "shows which lines use it. "
-    "worker_method='process' gives each worker a copy of the dataset; worker_method='thread' "
-    "leaves this warning out."
+    "that all workers of this DataLoader share, since they are threads (worker_method='auto' chose "
+    "so): what one thread reads moves its position for all, or it is for one thread at a time. "
+    "Open one for each thread, as an attribute of a threading.local(), or one for each sample. "
+    "`./twins audit FILE.py:NAME` shows which lines use it. worker_method='process' gives each "
+    "worker a copy of the dataset; worker_method='thread' leaves this warning out."
 )
 
 

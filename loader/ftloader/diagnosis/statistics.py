@@ -138,8 +138,7 @@ class Statistics:
         return "\n".join(
             (
                 f"{self.batches} batches, {self.samples} samples in {self.seconds:.1f} s{rate} "
-                f"{workers}; "
-                f"the loop waited for data {self.waited_share:.0%} of the time",
+                f"{workers}; the loop waited for data {self.waited_share:.0%} of the time",
                 f"limit: {limit}",
                 f"change: {remedy}",
                 *([f"note: {self.note}"] if self.note else []),

@@ -93,8 +93,7 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
         if self.orphaned:
             raise RuntimeError(
                 "the worker processes of this iterator belong to the process that this one was "
-                "forked from: make a new "
-                "iterator with iter(loader)"
+                "forked from: make a new iterator with iter(loader)"
             )
         if _dropped:
             _end_dropped()

@@ -88,13 +88,11 @@ def sample_rng() -> SampleRNG:
     if rng is None:
         if key is NO_SAMPLE:
             raise RuntimeError(
-                "sample_rng() was called in a thread that is not loading a sample. It answers "
-                "in a dataset's "
-                "__getitem__ and transforms while a ftloader.DataLoader loads the sample. In a "
-                "thread that the dataset "
-                "started itself, pass it the generators: call sample_rng() before, in the "
-                "thread of the sample. To try "
-                "a dataset without a loader, iterate ftloader.DataLoader(dataset, batch_size=None)"
+                "sample_rng() was called in a thread that is not loading a sample. It answers in a "
+                "dataset's __getitem__ and transforms while a ftloader.DataLoader loads the "
+                "sample. In a thread that the dataset started itself, pass it the generators: call "
+                "sample_rng() before, in the thread of the sample. To try a dataset without a "
+                "loader, iterate ftloader.DataLoader(dataset, batch_size=None)"
             )
         origin = canonical_bytes((sample_state.epoch.base_seed, sample_state.epoch.number, key))
         rng = sample_state.rng = SampleRNG(

@@ -146,9 +146,8 @@ def require_stateful(value: Any, name: str) -> None:
     """
     if not is_stateful(value):
         raise ValueError(
-            f"the state holds one of the {name}, but the {name} ({type(value).__name__}) has "
-            f"no state_dict() and "
-            "load_state_dict(): use the dataset that the state was saved with"
+            f"the state holds one of the {name}, but the {name} ({type(value).__name__}) has no "
+            "state_dict() and load_state_dict(): use the dataset that the state was saved with"
         )
 
 
@@ -171,10 +170,9 @@ class FailedState:
     def __deepcopy__(self, memo: Any) -> NoReturn:
         raise RuntimeError(
             f"the state of {self.whose} could not be taken: {self.why}. Let "
-            f"{self.whose}.state_dict() return what "
-            "copy.deepcopy() can copy and, with worker processes, pickle can send, or leave "
-            "out state_dict() and "
-            "load_state_dict(): the loader then does without them"
+            f"{self.whose}.state_dict() return what copy.deepcopy() can copy and, with worker "
+            "processes, pickle can send, or leave out state_dict() and load_state_dict(): the "
+            "loader then does without them"
         ) from self.error
 
 
@@ -268,10 +266,9 @@ def check_fit(
             setting = "the dataset's style" if name == "style" else name
             raise ValueError(
                 f"the state comes from a loader with another {setting}: {value!r} there, "
-                f"{present[name]!r} here. The "
-                "remaining batches are only defined for the same: create the DataLoader with "
-                "the arguments of the "
-                "saved one (num_workers, worker_method and prefetch_factor may differ)"
+                f"{present[name]!r} here. The remaining batches are only defined for the same: "
+                "create the DataLoader with the arguments of the saved one (num_workers, "
+                "worker_method and prefetch_factor may differ)"
             )
     check_workers(resume, loader)
 
@@ -306,9 +303,8 @@ def check_workers(resume: SavedState, loader: Any) -> None:
         )
     if any(share["snapshot_at"] is None for share in resume.workers):
         raise ValueError(
-            "the state was made at the start of an epoch after one that was left before its "
-            "end, and the dataset lives "
-            "on: where it was then is not known. Ask for the state once each worker has given "
-            "a batch, go through "
-            "epochs to their end, or use workers without persistent_workers"
+            "the state was made at the start of an epoch after one that was left before its end, "
+            "and the dataset lives on: where it was then is not known. Ask for the state once each "
+            "worker has given a batch, go through epochs to their end, or use workers without "
+            "persistent_workers"
         )

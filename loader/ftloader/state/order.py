@@ -232,9 +232,8 @@ class IndexStream:
                 checked = -1 if resume.last is None else resume.last["batch"]
                 if self._drawn < resume.handed_over or self._drawn <= checked:
                     raise ValueError(
-                        f"the sampler ended after {self._drawn} batches, but had given more "
-                        f"when the "
-                        "state was made: was it saved with another dataset or sampler?"
+                        f"the sampler ended after {self._drawn} batches, but had given more when "
+                        "the state was made: was it saved with another dataset or sampler?"
                     ) from None
                 self._batches = iter(())
                 return True, last
@@ -307,12 +306,10 @@ def _check_order(index: Any, last: Mapping[str, Any]) -> None:
     """
     if last["digest"] is not None and samplers.digest(index) != last["digest"]:
         raise ValueError(
-            f"the sampler does not give the order again that the state is from: batch "
-            f"{last['batch']} consists of other samples. Was the state saved with another "
-            f"dataset, sampler or seed? If "
-            "the sampler draws from the program's generators (torch's, NumPy's, Python's), "
-            "give it a generator of its "
-            "own. If it draws as it yields, give it state_dict() and load_state_dict(); if its "
-            "state changes during "
-            "the epoch, also give the DataLoader snapshot_every_n_steps=1"
+            "the sampler does not give the order again that the state is from: batch "
+            f"{last['batch']} consists of other samples. Was the state saved with another dataset, "
+            "sampler or seed? If the sampler draws from the program's generators (torch's, "
+            "NumPy's, Python's), give it a generator of its own. If it draws as it yields, give it "
+            "state_dict() and load_state_dict(); if its state changes during the epoch, also give "
+            "the DataLoader snapshot_every_n_steps=1"
         )

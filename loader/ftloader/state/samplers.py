@@ -232,11 +232,9 @@ def check_ranks(state: Any, sampler: Any) -> None:
     if isinstance(state, Mapping) and state.get("num_replicas") != sampler.num_replicas:
         raise ValueError(
             "the state was taken when later batches had been handed over before earlier ones "
-            "(in_order=False), so only "
-            f"the same number of ranks, {state.get('num_replicas')}, can continue it, and this "
-            f"loader's sampler has "
-            f"{sampler.num_replicas}. Use a state from between two epochs, or take states with "
-            f"in_order=True"
+            f"(in_order=False), so only the same number of ranks, {state.get('num_replicas')}, can "
+            f"continue it, and this loader's sampler has {sampler.num_replicas}. Use a state from "
+            "between two epochs, or take states with in_order=True"
         )
 
 
@@ -249,10 +247,9 @@ def check_skipping(index_sampler: Any) -> None:
         is_elastic(part) and part.next_pass_state()["given"] for part in chain(index_sampler)
     ):
         raise ValueError(
-            f"skip_first_batches() would leave out {skipped} batches that were never trained: "
-            f"the loaded state "
-            "starts after the trained ones. Iterate over the loader that has loaded the state "
-            "itself, or load no state"
+            f"skip_first_batches() would leave out {skipped} batches that were never trained: the "
+            "loaded state starts after the trained ones. Iterate over the loader that has loaded "
+            "the state itself, or load no state"
         )
 
 

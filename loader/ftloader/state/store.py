@@ -183,18 +183,16 @@ def _check_samplers(resume: states.SavedState, loader: Any) -> None:
     ranks = samplers.ranks(index_sampler)
     if resume.mid_epoch and (saved_ranks := order.get("ranks", ranks)) != ranks:
         raise ValueError(
-            f"the state is from the middle of an epoch that {saved_ranks} rank(s) share, and "
-            f"this loader's sampler "
-            f"divides it among {ranks}. Use ftloader.distributed.DistributedSampler, with "
-            f"which the number of ranks "
-            "may change, or a state from between two epochs, or the same number of ranks"
+            f"the state is from the middle of an epoch that {saved_ranks} rank(s) share, and this "
+            f"loader's sampler divides it among {ranks}. Use "
+            "ftloader.distributed.DistributedSampler, with which the number of ranks may change, "
+            "or a state from between two epochs, or the same number of ranks"
         )
     inner = samplers.innermost(index_sampler)
     if ("seed" in order or "default" in order) and not samplers.draws_from_default(inner):
         raise ValueError(
             "the state comes from a loader with shuffle=True (or another of torch's random "
-            "samplers), and this one has "
-            f"a {type(inner).__name__}: create it with the same sampler"
+            f"samplers), and this one has a {type(inner).__name__}: create it with the same sampler"
         )
     if resume.sampler is not None:
         samplers.check_stateful(index_sampler, resume.sampler["states"])

@@ -69,7 +69,6 @@ def check_thread_arguments(worker_method: Any, multiprocessing_context: Any, dat
     if isinstance(dataset, (IterDataPipe, MapDataPipe)):
         raise ValueError(
             "an IterDataPipe or MapDataPipe cannot be loaded by worker threads: use "
-            "worker_method='process' (or "
-            "'auto', which then uses processes), or write the pipeline as a Dataset or "
-            "IterableDataset"
+            "worker_method='process' (or 'auto', which then uses processes), or write the pipeline "
+            "as a Dataset or IterableDataset"
         )

@@ -79,11 +79,9 @@ def copies_for_workers(original: UserObjects, dataset_kind: int, count: int) -> 
     except Exception as error:
         raise TypeError(
             f"{name} cannot be copied ({text_of(error)}), and each worker thread needs its own "
-            f"copy of an "
-            "iterable-style dataset and of the functions that come with it. Open files, "
-            "connections and generators in "
-            "__iter__, give what holds them a __getstate__ that leaves them out, or use "
-            "worker_method='process'"
+            "copy of an iterable-style dataset and of the functions that come with it. Open files, "
+            "connections and generators in __iter__, give what holds them a __getstate__ that "
+            "leaves them out, or use worker_method='process'"
         ) from error
     return copies
 

@@ -139,11 +139,9 @@ class ThreadGroup:
             if _closed:  # asked after adding: no later step would end a new thread
                 raise RuntimeError(
                     "worker threads cannot be started any more: the interpreter exits, and "
-                    "functions "
-                    "registered with atexit before the loader was imported are too late for "
-                    "it. Import "
-                    "the loader before such a function is registered, or use num_workers=0, "
-                    "and no cache, in it"
+                    "functions registered with atexit before the loader was imported are too late "
+                    "for it. Import the loader before such a function is registered, or use "
+                    "num_workers=0, and no cache, in it"
                 )
             for thread in self.threads[:number]:
                 thread.start()

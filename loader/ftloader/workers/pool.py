@@ -111,9 +111,8 @@ class WorkerPool(ThreadGroup):
                 self._started.get(timeout=max(0.0, deadline - time.monotonic()))
             except Empty:
                 warn_user(
-                    f"worker_init_fn of {waiting} worker threads has not returned within "
-                    f"{limit:g} s: if "
-                    "it seeds random, NumPy or torch, that will reach the whole program",
+                    f"worker_init_fn of {waiting} worker threads has not returned within {limit:g} "
+                    "s: if it seeds random, NumPy or torch, that will reach the whole program",
                     RuntimeWarning,
                 )
                 return

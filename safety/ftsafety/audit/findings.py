@@ -277,7 +277,6 @@ def _remedy(causes: list[str], suspects: list[Finding]) -> str:
         listed = "; ".join(f"{limit.title}: {limit.remedy}" for limit in limits)
         return f"{nothing}, but {listed}"
     return (
-        f"{nothing}, so look at the objects that it calls: a decoder, reader or model that "
-        f"threads share needs one "
-        "lock around each use, or one object per thread (threading.local)"
+        f"{nothing}, so look at the objects that it calls: a decoder, reader or model that threads "
+        "share needs one lock around each use, or one object per thread (threading.local)"
     )

@@ -28,17 +28,15 @@ MIXTURE = f"Threads that write the same array at once leave a mixture ({NUMPY_SO
 POSITIONS = {
     "memory map": (
         "Between a seek() and its read() another thread may move it: the wrong bytes are read.",
-        "read slices of the map (map[begin:end]), which have no position; or map the file once "
-        "per thread "
-        "(threading.local); or hold one lock from every seek to the end of its read",
+        "read slices of the map (map[begin:end]), which have no position; or map the file once per "
+        "thread (threading.local); or hold one lock from every seek to the end of its read",
     ),
     "file": (
-        "Between a seek() and its read() another thread may move it, and the wrong bytes are "
-        "read, mostly without an "
-        f"error ({IO_SOURCE}).",
-        "read with os.pread(file.fileno(), size, offset), which has no position; or open the "
-        "file once per thread "
-        "(threading.local); or hold one lock from every seek to the end of its read",
+        "Between a seek() and its read() another thread may move it, and the wrong bytes are read, "
+        f"mostly without an error ({IO_SOURCE}).",
+        "read with os.pread(file.fileno(), size, offset), which has no position; or open the file "
+        "once per thread (threading.local); or hold one lock from every seek to the end of its "
+        "read",
     ),
 }
 """By kind of handle: the harm that a shared position may do, and the remedy."""
@@ -65,33 +63,29 @@ def remedy_of_draw(name: str, generator: str, where: str) -> str:
 _WRITES = {
     "checked": (
         "{target} is looked at and then written, by several threads without a lock",
-        "Between the test and the write another thread may do the same: two values are made, "
-        "and one is lost "
-        "or both are used.",
+        "Between the test and the write another thread may do the same: two values are made, and "
+        "one is lost or both are used.",
         _PER_THREAD,
     ),
     "global": (
         "the global variable {target} is written by several threads without a lock",
         "Which value remains, and which value a thread reads back, depends on the order of the "
         "threads.",
-        "pass the value on as an argument or return it; else threading.local, or a lock from "
-        "the write to the last "
-        "read",
+        "pass the value on as an argument or return it; else threading.local, or a lock from the "
+        "write to the last read",
     ),
     "attribute": (
         "{target} is written by several threads without a lock",
         "All threads share the dataset: what one writes there, another may read in the middle "
         "of its sample.",
-        "use a local variable for what belongs to one sample; else threading.local, or a lock "
-        "from the write to the "
-        "last read",
+        "use a local variable for what belongs to one sample; else threading.local, or a lock from "
+        "the write to the last read",
     ),
     "item": (
         "{target} is written by several threads without a lock",
         "All threads share the container: one may overwrite what another is about to read.",
         "use a local variable for what belongs to one sample; a cache needs a lock around all "
-        "lines that use it, or "
-        "dict.setdefault if no entry is ever changed or removed",
+        "lines that use it, or dict.setdefault if no entry is ever changed or removed",
     ),
     "array": (
         "several threads change {target} without a lock",
@@ -101,13 +95,11 @@ _WRITES = {
     ),
     "cycle": (
         "several threads take the next element of {target} without a lock",
-        "The cycle hands an element out again, also while another thread still uses it. A "
-        "buffer then holds parts of "
-        "two samples.",
-        "allocate the buffer in each call; or keep one per thread (threading.local), and "
-        "return a copy; or keep free "
-        "buffers in a queue.SimpleQueue: get() one at first, put() it back once the sample is "
-        "copied",
+        "The cycle hands an element out again, also while another thread still uses it. A buffer "
+        "then holds parts of two samples.",
+        "allocate the buffer in each call; or keep one per thread (threading.local), and return a "
+        "copy; or keep free buffers in a queue.SimpleQueue: get() one at first, put() it back once "
+        "the sample is copied",
     ),
     "call": (
         "several threads change {target} without a lock",
@@ -141,19 +133,17 @@ _KINDS = {
     "atomic-calls": _FindingKind(
         Level.NOTE,
         "several threads change {target} without a lock, but safely",
-        "The call is atomic, and the dataset's functions use the container in no other way "
-        "than this: they add entries "
-        "that no sample reads; or they take an entry, use it alone and put it back. The "
-        "entries' order differs.",
+        "The call is atomic, and the dataset's functions use the container in no other way than "
+        "this: they add entries that no sample reads; or they take an entry, use it alone and put "
+        "it back. The entries' order differs.",
         "none needed",
         f"{_TWICE}; and no thread got a wrong sample",
     ),
     "late-thread-local": _FindingKind(
         Level.NOTE,
         "each thread makes its own {target} when it loads its first sample",
-        "This is safe. But it exists once per worker thread: it takes that many times the "
-        "memory or file handles, "
-        "delays each worker's first sample, and ends with the thread: with "
+        "This is safe. But it exists once per worker thread: it takes that many times the memory "
+        "or file handles, delays each worker's first sample, and ends with the thread: with "
         "persistent_workers=False in every epoch.",
         "none needed; keep workers (persistent_workers=True) where making it is expensive",
         f"made {_TWICE}",
@@ -168,9 +158,8 @@ _KINDS = {
     "global-random": _FindingKind(
         Level.PROBLEM,
         "{name}() uses {generator}",
-        "All threads share this generator: which sample gets which number depends on the order "
-        "of the threads, "
-        "so a fixed seed does not repeat the results.",
+        "All threads share this generator: which sample gets which number depends on the order of "
+        "the threads, so a fixed seed does not repeat the results.",
         "{remedy}; where the line is a library's, put a transform of your own in its place",
         f"called {_TWICE}",
     ),
@@ -184,20 +173,17 @@ _KINDS = {
     "not-repeatable": _FindingKind(
         Level.NOTE,
         "samples differ from call to call, with one thread alone: {keys}",
-        "They are random, or depend on earlier calls. This is no race; under threads only "
-        "their types and "
-        "shapes are compared.",
-        "draw random numbers from ftloader.sample_rng(), which repeats them, or let the "
-        "dataset switch its "
-        "randomness off for an audit",
+        "They are random, or depend on earlier calls. This is no race; under threads only their "
+        "types and shapes are compared.",
+        "draw random numbers from ftloader.sample_rng(), which repeats them, or let the dataset "
+        "switch its randomness off for an audit",
         "three serial passes, in two orders",
     ),
     "overwritten-sample": _FindingKind(
         Level.PROBLEM,
         "loading a sample overwrites the previous one: {keys}",
         "The dataset returns memory that it uses again for the next sample. But even a single "
-        "worker collects "
-        "all samples of a batch before it copies them.",
+        "worker collects all samples of a batch before it copies them.",
         "allocate a new result in every call; or keep one per thread (threading.local), and "
         "return a copy of it",
         "{number} samples changed after they had been returned, with one thread",
@@ -212,9 +198,9 @@ _KINDS = {
     "decoded-late": _FindingKind(
         Level.RISK,
         "{path}, an image that threads share, is decoded by the first sample that uses it",
-        f"{{number}} images were opened when the dataset was made, and not loaded. "
-        f"{LIMITS['PIL'].says} "
-        f"({LIMITS['PIL'].source}). Two threads that use such an image at once both read its file.",
+        "{number} images were opened when the dataset was made, and not loaded. "
+        f"{LIMITS['PIL'].says} ({LIMITS['PIL'].source}). Two threads that use such an image at "
+        "once both read its file.",
         LIMITS["PIL"].remedy,
         "not decoded before the first pass, and decoded after it",
     ),
@@ -222,9 +208,9 @@ _KINDS = {
         Level.RISK,
         "the values of {path}, an array that threads share, are overwritten for every sample",
         f"{MIXTURE}{{lock}}",
-        "allocate the array in each call; or keep one per thread (threading.local), and return "
-        "a copy; else a lock "
-        "from the first write to the last read, which is that of a copy if the array is returned",
+        "allocate the array in each call; or keep one per thread (threading.local), and return a "
+        "copy; else a lock from the first write to the last read, which is that of a copy if the "
+        "array is returned",
         "other values after each of two serial passes",
     ),
     "shared-view": _FindingKind(
@@ -242,13 +228,11 @@ _KINDS = {
     "files-written": _FindingKind(
         Level.NOTE,
         "loading writes files, such as {path}",
-        "Two threads or processes that load the same sample may write one file at once, or one "
-        "may read what the other "
-        "has not written to its end. Where the file is there from an earlier run, nothing of "
-        "that is seen.",
-        "none needed where a file is written under a name of its own (tempfile.mkstemp() in "
-        "the same folder) and then "
-        "renamed by os.replace(); else write it so",
+        "Two threads or processes that load the same sample may write one file at once, or one may "
+        "read what the other has not written to its end. Where the file is there from an earlier "
+        "run, nothing of that is seen.",
+        "none needed where a file is written under a name of its own (tempfile.mkstemp() in the "
+        "same folder) and then renamed by os.replace(); else write it so",
         "{number} written by one thread in three passes",
     ),
     "bound-to-thread": _FindingKind(
@@ -264,9 +248,8 @@ _KINDS = {
         Level.PROBLEM,
         "worker threads get other samples than the thread that made the dataset: {keys}",
         "{how}. Something was set for that thread alone when the dataset was made, such as an "
-        "attribute of a threading.local. Worker processes, which are forked from that thread, "
-        "have it; worker "
-        "threads do not.",
+        "attribute of a threading.local. Worker processes, which are forked from that thread, have "
+        "it; worker threads do not.",
         "keep it in an attribute of the dataset, or set it where a sample is loaded",
         "at least twice in the thread that made the dataset, and in each serial pass of "
         "another one",
@@ -302,19 +285,16 @@ _KINDS = {
         "the interpreter crashes under threads: {crash.signal}",
         "while {crash.step}. The stacks:\n{crash.stacks}",
         "put one lock around every use of the extension module's object that threads share, or "
-        "make one per thread "
-        "(threading.local); report the crash to the module's authors",
+        "make one per thread (threading.local); report the crash to the module's authors",
         "in {number} of 2 processes ({signals})",
     ),
     "gil-enabled": _FindingKind(
         Level.PROBLEM,
         "importing {module} turns the GIL back on",
         "The extension module does not declare that it can run without the GIL, so the whole "
-        "process has it from "
-        "then on: this hides some races, and makes threads slow.",
-        "use a release of it that supports free threading "
-        "(py-free-threading.github.io/tracking), leave it out, or "
-        "set PYTHON_GIL=0 at your own risk and audit again",
+        "process has it from then on: this hides some races, and makes threads slow.",
+        "use a release of it that supports free threading (py-free-threading.github.io/tracking), "
+        "leave it out, or set PYTHON_GIL=0 at your own risk and audit again",
         "CPython said so at this import",
     ),
 }

@@ -31,25 +31,21 @@ LIMITS: dict[str, Limit] = {
         "https://docs.unidata.ucar.edu/netcdf-c/current/faq.html",
     ),
     "sqlite3": Limit(
-        "a connection refuses threads other than its own unless check_same_thread=False; then "
-        "the user must "
-        "serialise writing, and cursors and row_factory stay shared",
+        "a connection refuses threads other than its own unless check_same_thread=False; then the "
+        "user must serialise writing, and cursors and row_factory stay shared",
         "one connection per thread (threading.local); or check_same_thread=False, a cursor for "
-        "each query, and one "
-        "lock from each execute() to the last row",
+        "each query, and one lock from each execute() to the last row",
         "https://docs.python.org/3/library/sqlite3.html#sqlite3.connect",
     ),
     "lmdb": Limit(
         "a transaction and its cursors must be used by one thread at a time",
-        "share the environment, and begin a transaction in each __getitem__ (or one per "
-        "thread, buffers=True with "
-        "care)",
+        "share the environment, and begin a transaction in each __getitem__ (or one per thread, "
+        "buffers=True with care)",
         "http://www.lmdb.tech/doc/starting.html",
     ),
     "PIL": Limit(
         "Pillow adds no locks around images: an image that threads share must be loaded first "
-        "(load()), since "
-        "loading reads its file, and no thread may modify it",
+        "(load()), since loading reads its file, and no thread may modify it",
         "open images within __getitem__; of shared ones call load() before the threads start",
         "https://pillow.readthedocs.io/en/latest/handbook/thread-safety.html",
     ),
@@ -63,9 +59,8 @@ LIMITS: dict[str, Limit] = {
         "https://pandas.pydata.org/docs/user_guide/gotchas.html#thread-safety",
     ),
     "matplotlib": Limit(
-        "Matplotlib is not thread-safe: threads may draw separate figures, with a "
-        "non-interactive backend, but there "
-        "are known races, and pyplot has global state",
+        "Matplotlib is not thread-safe: threads may draw separate figures, with a non-interactive "
+        "backend, but there are known races, and pyplot has global state",
         "draw under a lock, without pyplot (matplotlib.figure.Figure)",
         "https://matplotlib.org/stable/users/faq.html#work-with-threads",
     ),

@@ -27,9 +27,8 @@ class Level(enum.StrEnum):
 SYMPTOMS = frozenset({"results-differ", "exception", "ignored-exception", "hang", "crash"})
 """Kinds of findings that name an effect, not its cause."""
 ABSENT = (
-    "what loading does while a file is absent that it would write then, such as a cache's: to "
-    "try it, audit with an "
-    "empty folder in place of the one that holds such files"
+    "what loading does while a file is absent that it would write then, such as a cache's: to try "
+    "it, audit with an empty folder in place of the one that holds such files"
 )
 """What an audit cannot say if loading reads files that it may have written in an earlier run."""
 VERSION = 1

@@ -209,14 +209,11 @@ def _tried(loads: Loads, bursts: list[Burst], functions: int) -> list[str]:
     ways = {burst.way for burst in bursts}
     return [
         f"{len(loads.keys)} {loads.units} three times by one thread, in two orders",
-        f"writes, file positions and random draws of {functions} functions of the dataset, "
-        f"twice, by two threads in "
-        "turns",
+        f"writes, file positions and random draws of {functions} functions of the dataset, twice, "
+        "by two threads in turns",
         f"{calls} loads in {rounds} rounds by {loads.threads} threads at once, in {len(ways)} "
-        f"ways: the same sample or "
-        "another one in each thread; the dataset as it was at first, or warm; its lines as "
-        "they are, or with pauses "
-        "between them",
+        "ways: the same sample or another one in each thread; the dataset as it was at first, or "
+        "warm; its lines as they are, or with pauses between them",
     ]
 
 
@@ -244,8 +241,7 @@ def _cannot(serial: Serial, functions: int, watched: bool) -> list[str]:
     if gil_enabled():
         cannot.append(
             "what happens without the GIL: it is on here, which hides races; audit with a "
-            "free-threaded "
-            f"Python ({host.audit('FILE.py:NAME')})"
+            f"free-threaded Python ({host.audit('FILE.py:NAME')})"
         )
     return cannot
 

@@ -121,9 +121,8 @@ class Serial:
         """
         if self._fresh is None:
             self.only_first = (
-                "the dataset was given as an object, which was loaded before threads loaded "
-                "it. Give a function that "
-                "makes it instead (data.py:make_dataset)"
+                "the dataset was given as an object, which was loaded before threads loaded it. "
+                "Give a function that makes it instead (data.py:make_dataset)"
             )
         elif self._fresh.seconds > _SLOW:
             self.only_first = (

@@ -121,10 +121,9 @@ def scheduler(place: str) -> str:
     ):
         return place
     raise argparse.ArgumentTypeError(
-        f"{place!r} is no address, such as tcp://HOST:8786, and there is no such file: name "
-        f"the address that the "
-        "scheduler prints when it starts, or the file that `dask scheduler --scheduler-file "
-        "FILE` writes"
+        f"{place!r} is no address, such as tcp://HOST:8786, and there is no such file: name the "
+        "address that the scheduler prints when it starts, or the file that `dask scheduler "
+        "--scheduler-file FILE` writes"
     )
 
 

@@ -37,8 +37,7 @@ NO_WALLS = (
 )
 NO_WALLS_THERE = (
     "repro: no walls around the runs: on the workers the script runs as their user, with that "
-    "user's permissions "
-    "(--walls runs it in containers there)"
+    "user's permissions (--walls runs it in containers there)"
 )
 
 

@@ -19,10 +19,9 @@ GUARDS = {
 }
 # Names and attributes in expressions that depend on the interpreter and the arguments alone.
 WORDS = frozenset(
-    "sys _is_gil_enabled version_info hexversion version major minor argv sysconfig "
-    "get_config_var platform "
-    "python_version python_version_tuple os environ getenv get getattr hasattr bool int len "
-    "map str tuple".split()
+    "sys _is_gil_enabled version_info hexversion version major minor argv sysconfig get_config_var "
+    "platform python_version python_version_tuple os environ getenv get getattr hasattr bool int "
+    "len map str tuple".split()
 )
 PARSERS = ("argparse.py", "optparse.py", "getopt.py", "/click/", "/typer/", "/docopt")
 NO_CAUSE = "", ""

@@ -193,10 +193,9 @@ def read_script(path: str, walled: bool) -> bytes:
             )
         if path.isprintable() and not os.path.lexists(path):
             hint = (
-                ": this container sees the folder repro/ only (SCRIPTS=DIR mounts another "
-                "folder there); "
-                "give it another script on standard input (docker compose run --rm -T ft-repro "
-                "- <bug.py)"
+                ": this container sees the folder repro/ only (SCRIPTS=DIR mounts another folder "
+                "there); give it another script on standard input (docker compose run --rm -T "
+                "ft-repro - <bug.py)"
             )
             raise UsageError(f"there is no script {path}{hint if walled else ''}")
         source = read(path, LARGEST_SCRIPT, _too_long(path))

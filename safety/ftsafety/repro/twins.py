@@ -20,9 +20,8 @@ from ftsafety.repro.run import run
 MARGIN_SECONDS = 60.0
 # The standard library is all that an interpreter of --interpreter needs to have.
 DESCRIBE = (
-    "import json; from ftrun import environment; "
-    "print(json.dumps({'interpreter': environment.interpreter(), 'packages': "
-    "environment.packages()}))"
+    "import json; from ftrun import environment; print(json.dumps({'interpreter': "
+    "environment.interpreter(), 'packages': environment.packages()}))"
 )
 DESCRIBE_SECONDS = 60.0
 

@@ -81,9 +81,8 @@ def remarks(verdict: Verdict, runs: Mapping[str, Runs]) -> Iterator[str]:
         yield from _outlasted(config, config_runs, runs)
         if config_runs.forced_off:
             yield (
-                f"The other runs of {config} were made with PYTHON_GIL=0, which keeps the GIL "
-                f"off. Without it this "
-                "script runs with the GIL even on the free-threaded build."
+                f"The other runs of {config} were made with PYTHON_GIL=0, which keeps the GIL off. "
+                "Without it this script runs with the GIL even on the free-threaded build."
             )
     for blocker, configs in lacking(runs).items():
         yield f"A part of it did not run in {', '.join(configs)}: {reason(blocker)}."
@@ -124,9 +123,8 @@ def _outlasted(config: str, limited: Runs, runs: Mapping[str, Runs]) -> Iterator
         failures = [outcome.seconds for outcome in every_outcome(runs) if outcome.kind.failed]
         yield (
             f"{len(spent)} of {len(limited.outcomes)} runs of {config} had not failed within "
-            f"{min(spent):.0f} s, "
-            f"when the time limit ended them; the runs that failed did so within "
-            f"{max(failures):.2g} s."
+            f"{min(spent):.0f} s, when the time limit ended them; the runs that failed did so "
+            f"within {max(failures):.2g} s."
         )
 
 
@@ -155,8 +153,7 @@ def unpatched(descriptions: Mapping[str, dict], source: str) -> Iterator[str]:
         fails = "fails, as the script's header says" if header else "may fail"
         yield (
             f"This CPython {version} has {fixes} upstream fixes (docs/interpreters.md). An "
-            f"unpatched {version} "
-            f"{fails}: --interpreter PATH adds it."
+            f"unpatched {version} {fails}: --interpreter PATH adds it."
         )
 
 

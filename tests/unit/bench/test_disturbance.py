@@ -116,9 +116,8 @@ def test_the_state_of_this_machine_and_of_others(tmp_path):
     assert (laptop.governor, virtual.governor) == ("powersave", None)
     assert any("governor powersave" in text for text in about_machine(laptop))
     assert about_machine(replace(virtual, quota=1.5, affinity=8)) == [
-        "the control group leaves 1.5 of 8 CPUs: more threads than that are stopped together "
-        "for the rest of each "
-        "period"
+        "the control group leaves 1.5 of 8 CPUs: more threads than that are stopped together for "
+        "the rest of each period"
     ]
     assert about_machine(replace(virtual, quota=None)) == []
 

@@ -262,18 +262,16 @@ def test_disturbed_rounds_are_told():
     rounds = [one(1, 0.0), one(2, 0.25), one(3, None, replace(state, load=None))]
     scenario = replace(simulated.blank().scenarios[0], rounds=rounds)
     assert run_words.limits(scenario) == [
-        "1 of 3 rounds was disturbed (round 2: other processes used 0.25 of 2 CPUs). "
-        "What comes and goes widens the intervals; what stays favours those that need less CPU "
-        "time."
+        "1 of 3 rounds was disturbed (round 2: other processes used 0.25 of 2 CPUs). What comes "
+        "and goes widens the intervals; what stays favours those that need less CPU time."
     ]
 
 
 def test_too_few_turns_for_rare_long_ones_are_told():
     scenario = of_few_turns(3)
     assert run_words.limits(scenario) == [
-        "A candidate with 12 turns may have had none of its rare long ones (one in ten, twice "
-        "as long): intervals of "
-        "throughput are 10% wider than with 29 turns."
+        "A candidate with 12 turns may have had none of its rare long ones (one in ten, twice as "
+        "long): intervals of throughput are 10% wider than with 29 turns."
     ]
 
 

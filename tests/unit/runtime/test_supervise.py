@@ -73,8 +73,7 @@ def test_a_watched_descriptor_stops_the_child(tmp_path):
     # The child itself wakes the watcher once its own child runs.
     code = WITH_GRANDCHILD.format(
         end=f"open({str(note)!r}, 'w').write(str(child.pid)); "
-        f"open('/proc/{os.getpid()}/fd/{writer}', 'w').write('!');"
-        "time.sleep(600)"
+        f"open('/proc/{os.getpid()}/fd/{writer}', 'w').write('!');time.sleep(600)"
     )
     with pytest.raises(Stopped):
         run(code, watch={reader: lambda: True})

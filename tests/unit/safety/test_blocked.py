@@ -341,9 +341,8 @@ def test_runs_that_had_not_failed_at_the_limit_are_named():
     )
     (said,) = [each for each in remarks(judge(found), found) if "within" in each]
     assert said == (
-        "5 of 5 runs of gil had not failed within 60 s, when the time limit ended them; the "
-        "runs that failed did so "
-        "within 0.4 s."
+        "5 of 5 runs of gil had not failed within 60 s, when the time limit ended them; the runs "
+        "that failed did so within 0.4 s."
     )
 
 

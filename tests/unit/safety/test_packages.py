@@ -6,9 +6,8 @@ from ftsafety.repro.packages import NO_WHEEL, differences
 
 MSGPACK = (
     "... Because all of: msgpack<=1.0.4 msgpack>=1.0.5 have no usable wheels and only the "
-    "following versions of "
-    "msgpack are available: msgpack<=1.0.4 we can conclude that all of: msgpack<1.0.5rc1 "
-    "cannot be used."
+    "following versions of msgpack are available: msgpack<=1.0.4 we can conclude that all of: "
+    "msgpack<1.0.5rc1 cannot be used."
 )
 
 
