@@ -182,7 +182,7 @@ class Job:
     def _lose(self, rank: Rank) -> NoReturn:
         """End this process, since the connection of this rank has ended.
 
-        If the rank failed, wait up to TORCHRUN_SECONDS: meanwhile the main thread ends this
+        If the rank failed, wait up to TORCHRUN_SECONDS: in that time the main thread ends this
         process with a better reason.
         """
         self.lost = rank.number

@@ -143,6 +143,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif mode == "slow" and wanted[1] != "0":
             self.send_response(206)
             self.send_header("Content-Length", str(len(data)))
+            self.send_header("Content-Range", f"bytes {wanted[1]}-{wanted[2]}/{len(data)}")
             self.end_headers()
             while True:  # until the client leaves
                 self.wfile.write(b"x")
