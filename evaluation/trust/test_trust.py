@@ -71,7 +71,8 @@ def test_how_many_rounds_find_it_is_told_from_the_rounds_of_all_runs():
 
 def test_kept_rounds_are_judged_again(capsys, tmp_path):
     kept = measure.ROOT / "docs/results/2026-11-28-trust/latency-requests.json"
-    assert measure.main(["--again", str(kept), "--out", str(tmp_path / "again.json")]) == 0
+    # Intervals of few turns are wider than when these were kept: 10% is found too rarely.
+    assert measure.main(["--again", str(kept), "--out", str(tmp_path / "again.json")]) == 1
     assert "10% more work, found: " in capsys.readouterr().out
     assert (
         json.loads((tmp_path / "again.json").read_text())["runs"]
@@ -182,7 +183,8 @@ def test_the_simulation_sees_an_estimator_that_favours_what_varies(monkeypatch):
 
     trial = simulate.trial
     monkeypatch.setattr(simulate, "trial", fastest_third)
-    assert simulate.outcome("bimodal", size, 0.0, 40).false > 0.5
+    # Enough turns that the third of them does not widen the interval.
+    assert simulate.outcome("bimodal", (5, 30, 10), 0.0, 40).false > 0.5
 
 
 @pytest.mark.parametrize("place", planted.PLACES)
