@@ -38,7 +38,9 @@ unclear for this interpreter.
 TORCH_CUDA = """
 import json, torch
 available = torch.cuda.is_available()
-devices = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count() * available)]
+devices = []
+if available:
+    devices = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
 print(json.dumps({"available": available, "built_for": torch.version.cuda, "devices": devices}))
 """
 

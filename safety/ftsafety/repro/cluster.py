@@ -200,10 +200,17 @@ class ClusterCampaign(Campaign):
         # The script goes with its arguments and files;
         # what is left is for the task's own ./twins repro.
         options = replace(
-            self._options, module=None, arguments=(), beside=(), stdin=None, configs=tuple(order)
-        )
-        options = replace(
-            options, threads=threads, dask=None, walls=False, dask_folder=None, shrink_threads=False
+            self._options,
+            configs=tuple(order),
+            threads=threads,
+            shrink_threads=False,
+            module=None,
+            arguments=(),
+            beside=(),
+            stdin=None,
+            dask=None,
+            dask_folder=None,
+            walls=False,
         )
         start = CONTAINED if self._options.walls else (os.path.join(self._folder, "twins"), "repro")
         hello = {

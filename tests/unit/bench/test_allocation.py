@@ -10,7 +10,7 @@ from ftbench.stats.turns import FEWEST_TURNS
 
 
 def half_width(number: int, seconds: float, candidates: int, costs: Costs, at_once: int) -> float:
-    """Of the interval that so many turns a process give in the time,
+    """Of the interval that this number of turns a process gives in the time,
     from the two levels' variances.
     """
     trial = costs.imports / at_once + costs.warm_up + number * costs.turn
