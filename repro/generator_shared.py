@@ -1,9 +1,9 @@
-# One generator in several threads: ValueError with the GIL, a crash without it.
+# One generator in several threads: ValueError with the GIL, a crash or StopIteration without it.
 #
 # Link: https://github.com/python/cpython/issues/156351
 # Expected gil: ok
 # Expected ft-gil: ok
-# Expected ft: may fail (signal)
+# Expected ft: may fail (signal, exception)
 # Timeout: 60
 import threading
 

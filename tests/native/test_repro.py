@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import tarfile
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -29,22 +30,30 @@ def table(report):
     return {row[0]: dict(zip(names[1:-1], map(int, row[1:-1]), strict=True)) for row in rows}
 
 
+def run_gallery(twins, page, repeat, *scripts):
+    """Run the gallery in two configurations; return its rows, and those not as expected."""
+    limits = ("--configs", "gil,ft", "--threads", "4", "--repeat", str(repeat))
+    done = twins(
+        "exec", "ft", "python", GALLERY / "run_gallery.py", *limits, "--out", page, *scripts
+    )
+    rows = json.loads(page.with_suffix(".json").read_text())
+    unexpected = [row for row in rows if not row["as_expected"]]
+    assert done.returncode == bool(unexpected), done.stderr[-2000:]
+    assert page.read_text().strip() == done.stdout.strip()
+    return rows, unexpected
+
+
 @pytest.mark.slow
 def test_gallery(twins, tmp_path):
-    arguments = (
-        "--configs",
-        "gil,ft",
-        "--threads",
-        "4",
-        "--repeat",
-        "1",
-        "--out",
-        tmp_path / "gallery.md",
-    )
-    done = twins("exec", "ft", "python", GALLERY / "run_gallery.py", *arguments, status=0)
-    rows = json.loads((tmp_path / "gallery.json").read_text())
-    assert len({row["script"] for row in rows}) > 30 and all(row["as_expected"] for row in rows)
-    assert (tmp_path / "gallery.md").read_text().strip() == done.stdout.strip()
+    rows, unexpected = run_gallery(twins, tmp_path / "gallery.md", 1)
+    assert len({row["script"] for row in rows}) > 30
+    if not unexpected:
+        return
+    # A race may spare one run, and a damaged memory may end one in a rare way: more runs tell.
+    warnings.warn(f"not as expected in one run: {unexpected}", stacklevel=1)
+    scripts = {GALLERY / row["script"] for row in unexpected}
+    _, unexpected = run_gallery(twins, tmp_path / "again.md", 20, *scripts)
+    assert not unexpected
 
 
 def test_every_gallery_script_is_in_its_readme():
