@@ -201,7 +201,7 @@ def usable_cpus(proc: Path = Path("/proc")) -> int:
     """Return the number of CPUs that the affinity mask or, if lower, the CPU quota (rounded up)
     allows; at least 1.
 
-    ftloader.diagnosis.cpus.usable_cpus returns the same, which a test of both checks.
+    ftloader.diagnosis.limits.usable_cpus returns the same, which a test of both checks.
     """
     allowed = os.process_cpu_count() or 1
     quota = cpu_quota(proc)

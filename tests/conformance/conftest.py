@@ -21,6 +21,7 @@ PROCESSES = pytest.mark.thread_unsafe(
 SERIAL = {"num_workers": 0}
 THREADS = {"num_workers": 2, "worker_method": "thread"}
 AUTO = {"num_workers": Chosen(2), "worker_method": "thread"}  # "auto" with two CPUs
+COPIES = THREADS | {"copy_dataset": True}
 PROCESS = {"num_workers": 2, "worker_method": "process"}
 
 
@@ -29,12 +30,13 @@ PROCESS = {"num_workers": 2, "worker_method": "process"}
         pytest.param(SERIAL, id="serial"),
         pytest.param(THREADS, id="thread"),
         pytest.param(AUTO, id="auto"),
+        pytest.param(COPIES, id="copies"),
         pytest.param(PROCESS, id="process", marks=PROCESSES),
     ]
 )
 def workers(request) -> dict:
-    """Return arguments of DataLoader: no workers, worker threads, threads by "auto", worker
-    processes in turn.
+    """Return arguments of DataLoader: no workers, worker threads, threads by "auto", threads with
+    a copy of the dataset each, worker processes in turn.
     """
     return dict(request.param)
 
@@ -54,6 +56,7 @@ def light_workers(request) -> dict:
 @pytest.fixture(
     params=[
         pytest.param(THREADS, id="thread"),
+        pytest.param(COPIES, id="copies"),
         pytest.param(PROCESS, id="process", marks=PROCESSES),
     ]
 )

@@ -166,7 +166,7 @@ class SharedBatch:
             return None
         started = time.perf_counter()
         try:
-            return self._finish()
+            return self._finish(context.settings)
         finally:
             context.times.collating += time.perf_counter() - started
 
@@ -275,7 +275,7 @@ class SharedBatch:
                     return
             self._undecided = False
 
-    def _finish(self) -> Outcome:
+    def _finish(self, settings: BatchSettings) -> Outcome:
         # The traceback refers to frames whose locals refer to this batch:
         # end the cycle, and free the samples.
         failure, self._failure = self._failure, None
@@ -285,7 +285,7 @@ class SharedBatch:
             return Failure(failure)
         # The median, since one slow sample says nothing about the next batch.
         self._hints.seconds = max(1e-9, sorted(self._seconds)[len(self._seconds) // 2])
-        hints, settings = self._hints, self._hints.settings
+        hints = self._hints
         if self._slots is not None and all(s is _IN_SLOTS for s in self._samples):
             with contextlib.suppress(Exception):
                 # collated as a whole below, the samples raise torch's own error

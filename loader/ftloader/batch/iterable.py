@@ -185,7 +185,7 @@ def _annotate_position(error: BaseException, key: tuple[int, int]) -> None:
 
 
 class StatefulMapFetcher(MapFetcher):
-    """Builder of batches from a map-style dataset in a worker process.
+    """Builder of batches from a worker's own map-style dataset.
     Some batches carry the dataset's state.
 
     With ``snapshot_every_n_steps=N``, every N-th batch carries the state that the dataset has after

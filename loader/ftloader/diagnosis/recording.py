@@ -37,6 +37,8 @@ class WorkerTimes:
     queued: float = 0.0  # ready to run, but waiting for a CPU
     faults: int = 0  # page faults of a worker thread
     samples: int = 0
+    copying: float = 0.0  # making a worker thread's copy of the dataset
+    copied: int = 0  # bytes of that copy, or more
     # True while a worker thread executes a task; no field, since the statistics have the fields
     busy = False
 
@@ -48,6 +50,8 @@ class WorkerTimes:
         self.queued += sign * other.queued
         self.faults += sign * other.faults
         self.samples += sign * other.samples
+        self.copying += sign * other.copying
+        self.copied += sign * other.copied
         return self
 
 

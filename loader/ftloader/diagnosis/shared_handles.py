@@ -29,8 +29,9 @@ _WARNING: Final = (
     "that all workers of this DataLoader share, since they are threads (worker_method='auto' chose "
     "so): what one thread reads moves its position for all, or it is for one thread at a time. "
     "Open one for each thread, as an attribute of a threading.local(), or one for each sample. "
-    "`./twins audit FILE.py:NAME` shows which lines use it. worker_method='process' gives each "
-    "worker a copy of the dataset; worker_method='thread' leaves this warning out."
+    "`./twins audit FILE.py:NAME` shows which lines use it. copy_dataset=True, with what cannot be "
+    "pickled left out by __getstate__, or worker_method='process' gives each worker a copy of the "
+    "dataset; worker_method='thread' leaves this warning out."
 )
 
 

@@ -7,7 +7,7 @@ import math
 import sys
 from typing import Any
 
-from ftloader.diagnosis.cpus import usable_cpus
+from ftloader.diagnosis.limits import usable_cpus
 from ftloader.diagnosis.page_faults import faults_note
 from ftloader.diagnosis.recording import EpochRecord
 
@@ -35,7 +35,7 @@ _RECORDED = (
     ),
     *("batches", "samples", "skipped", "nbytes", "wait_max", "shares", "shm_full"),
 )
-_SUMMED = ("loading", "collating", "cpu", "queued", "faults")
+_SUMMED = ("loading", "collating", "cpu", "queued", "faults", "copying", "copied")
 MORE_SHM = (
     'worker_method="thread" needs none; else smaller batches, fewer workers, or more '
     "(docker run --shm-size=8g)"
@@ -54,6 +54,8 @@ class WorkerStatistics:
     cpu: float
     queued: float
     faults: int
+    copying: float
+    copied: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +95,8 @@ class Statistics:
     queued: float
     # page faults without input or output, summed over worker threads; up to 20 ms a worker too few
     faults: int
+    copying: float  # making copies of the dataset (copy_dataset), summed over worker threads
+    copied: int  # bytes of these copies, or more: small objects are larger than their pickles
     workers: tuple[WorkerStatistics, ...]
     # True if each worker loads its own share of the samples, so that the loop waits for the slowest
     shares: bool
@@ -193,6 +197,11 @@ def _limit(totals: Statistics) -> tuple[str, str]:
                 "persistent_workers=True, which starts them once for all epochs; "
                 'worker_method="thread" starts at once'
             ),
+        )
+    if totals.copying > totals.seconds / 2:
+        return (
+            f"the copies of the dataset: {totals.copying:.1f} of {totals.seconds:.1f} s",
+            "persistent_workers=True, which keeps them for all epochs; or fewer workers",
         )
     later = totals.seconds - totals.first_batch
     if later > totals.seconds / 2 and totals.waited - totals.first_batch < _KEEPS_UP * later:

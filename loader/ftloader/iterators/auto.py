@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from ftloader.diagnosis.cpus import usable_cpus
+from ftloader.diagnosis.limits import usable_cpus
 from ftloader.diagnosis.recording import EpochRecord, WorkerTimes
 from ftloader.iterators.tuner import NOTHING_YET, Totals, WorkerTuner
 from ftloader.protocols import is_iterable

@@ -90,7 +90,8 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
     loader has loaded.
     """
 
-    _copies_dataset = False  # True if each worker has its own map-style dataset (processes)
+    # True if each worker has its own map-style dataset, and its states are saved
+    _copies_dataset = False
     _dataset: Any  # set by torch's __init__
     _sampling = 0.0  # seconds in the sampler within the latest next()
     _num_workers: int

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ftloader.batch.assembly import BatchHints, SharedBatch
-from ftloader.batch.fetch import Epoch, Failure
+from ftloader.batch.fetch import EMPTY, Epoch, Failure, Fetched, Outcome
 from ftloader.diagnosis.exceptions import annotate, drop_first_frame
 from ftloader.iterators.ahead import Ahead
 from ftloader.iterators.prefetch import Prefetch
@@ -134,7 +134,10 @@ class Dispatcher:
         elif isinstance(message, Departure):
             self._departures.append(message.exception)
             self.present.discard(message.worker_id)
-            self.prefetch.forget_worker(message.worker_id, self._epoch)
+            lost: Outcome = Fetched(EMPTY, ended=True)
+            if self._contexts[message.worker_id].config.takes_states:
+                lost = Failure(message.exception)  # no share: others would not miss these batches
+            self.prefetch.forget_worker(message.worker_id, self._epoch, lost)
             if message.task_lost:
                 self.pool.stop()  # the epoch cannot be completed
             self.use(self.pool.started)  # "auto" may have parked all others
@@ -144,6 +147,11 @@ class Dispatcher:
         """Handle all worker messages that have arrived."""
         while not self._results.empty():
             self.receive()
+
+    @property
+    def copying(self) -> bool:
+        """True while a worker that was started makes its copy of the dataset."""
+        return any(context.copies for context in self._contexts[: self.pool.started])
 
     @property
     def has_messages(self) -> bool:

@@ -94,6 +94,10 @@ class Pacer:
             return
         if time.perf_counter() < tuner.due:
             return
+        if dispatcher.copying:
+            # a worker that was added: judge the number once it loads
+            tuner.begin(self._totals())
+            return
         before = dispatcher.pool.in_use.number
         self._use(tuner, tuner.look(self._totals()))
         if dispatcher.pool.in_use.number > before:

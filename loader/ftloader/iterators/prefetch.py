@@ -19,7 +19,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Any
 
-from ftloader.batch.fetch import EMPTY, Epoch, Fetched
+from ftloader.batch.fetch import Epoch, Fetched, Outcome
 from ftloader.iterators.ahead import Ahead
 from ftloader.workers.thread import Result
 
@@ -29,7 +29,8 @@ class Prefetch:
     guards this object.
 
     *draws*: largest allowed number of these batches. *with_data*: ids of the workers that have data
-    left in their shares of an iterable-style dataset; None for a map-style dataset. *turns*:
+    left in their shares of an iterable-style dataset, or that each load their own batches; None if
+    any worker may load any batch. *turns*:
     endless iterator over worker ids, in the order of their turns.
     """
 
@@ -121,12 +122,10 @@ class Prefetch:
             self.with_data.discard(worker_id)
         return result, worker_id
 
-    def forget_worker(self, worker_id: int, epoch: Epoch) -> None:
-        """Remove a worker that has ended. Store an empty result
-        for each batch that it left unbuilt.
-        """
+    def forget_worker(self, worker_id: int, epoch: Epoch, lost: Outcome) -> None:
+        """Remove a worker that has ended. *lost*: outcome of each batch that it left unbuilt."""
         if self.with_data is not None:
             self.with_data.discard(worker_id)
         for number, builder in self._built_by.items():
             if builder == worker_id and number not in self._arrived:
-                self.arrive(Result(epoch, number, Fetched(EMPTY, ended=True)))
+                self.arrive(Result(epoch, number, lost))

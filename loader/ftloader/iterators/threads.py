@@ -29,10 +29,10 @@ from ftloader.iterators.base import ResumableDataLoaderIter
 from ftloader.iterators.dispatch import Dispatcher
 from ftloader.iterators.pacing import Pacer
 from ftloader.iterators.prefetch import Prefetch
-from ftloader.protocols import has_getitems
+from ftloader.protocols import has_getitems, is_stateful
 from ftloader.rng import program as global_generators
 from ftloader.workers import exit as program_exit
-from ftloader.workers.copies import UserObjects, copies_for_workers
+from ftloader.workers.copies import Copier, Sources, sources_of
 from ftloader.workers.exit import WorkerThread
 from ftloader.workers.pool import WorkerPool
 from ftloader.workers.thread import WorkerConfig, WorkerContext, consumer_modes
@@ -46,8 +46,15 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
     ``ValueError`` for ``prefetch_factor=0``.
     """
 
-    def __init__(self, loader: Any, copies: list[UserObjects] | None = None) -> None:
-        self._warns = loader.worker_method != "thread"
+    def __init__(self, loader: Any, sources: Sources | None = None) -> None:
+        is_iterable = loader._dataset_kind == DatasetKind.Iterable
+        copies = loader.copy_dataset and not is_iterable
+        # With states, which worker loads what must not depend on time. Else any worker builds any
+        # batch, and no state is taken.
+        self._copies_dataset = copies and is_stateful(loader.dataset)
+        # Each task is for one worker.
+        self._private_queues = is_iterable or self._copies_dataset
+        self._warns = loader.worker_method != "thread" and not copies
         self._tuner = tuner_of(loader)
         if self._tuner is None:
             number = workers = int(operator.index(loader.num_workers))
@@ -74,19 +81,17 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._shared.memory.keep(self._ahead.largest + 2)
         self._pacer = Pacer(self._ahead, self._tuner, self._shared.memory, self._timeout)
         self._departures: list[BaseException] = []  # reasons why workers ended, not yet raised
-        # Each worker iterates its own copy of an iterable-style dataset, so each task is for one
-        # worker. Any worker can build any batch of a map-style dataset.
-        self._private_queues = self._dataset_kind == DatasetKind.Iterable
-        self._start_workers(loader, copies)
+        self._start_workers(loader, sources)
         self._begin_epoch()
 
-    def _start_workers(self, loader: Any, copies: list[UserObjects] | None = None) -> None:
-        """Start the worker threads. *copies*: each worker's user objects,
+    def _start_workers(self, loader: Any, sources: Sources | None = None) -> None:
+        """Start the worker threads. *sources*: of each worker's user objects,
         made here if it is None.
         """
         config = WorkerConfig(
             settings=self._settings,
             dataset_kind=self._dataset_kind,
+            takes_states=self._copies_dataset,
             num_workers=self._num_workers,
             base_seed=self._base_seed,
             epoch_number=self._epoch_number,
@@ -98,12 +103,13 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 torch.accelerator.current_device_index() if self._pin_memory else None
             ),
         )
-        # Made in the consumer's thread, so that no two copies are made at the same time.
-        if copies is None or len(copies) != self._num_workers:
-            original = UserObjects(self._dataset, loader.collate_fn, loader.worker_init_fn)
-            copies = copies_for_workers(original, self._dataset_kind, self._num_workers)
+        if sources is None:
+            sources = sources_of(loader, self._in_use.number)
+        if self._tuner is not None:
+            sources = sources[:1] * self._num_workers  # workers that may be added
+        self._copier = sources[0] if isinstance(sources[0], Copier) else None
         contexts = tuple(
-            WorkerContext(config, number, objects) for number, objects in enumerate(copies)
+            WorkerContext(config, number, source) for number, source in enumerate(sources)
         )
         hints = None
         if self._auto_collation and not self._private_queues and not has_getitems(self._dataset):
@@ -119,16 +125,34 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._finalizer = weakref.finalize(self, self._pool.dispose)
         self._finalizer.atexit = False
         if loader.worker_init_fn is None:
-            self._pool.start(number)
+            self._start_pool(number)
         else:
             # nothing is dispatched yet, so only worker_init_fn can draw from the program's
             # generators or seed them
             with global_generators.preserved():
-                self._pool.start(number)
+                self._start_pool(number)
                 self._pool.wait_until_started()
         self._dispatcher = Dispatcher(
             self._pool, contexts, hints, results, self._ahead, self._departures
         )
+
+    def _start_pool(self, number: int) -> None:
+        self._pool.start(number)
+        self._wait_for_copies()
+
+    def _wait_for_copies(self) -> None:
+        """Wait until the workers that were started have made their copies. Raise what stopped one.
+
+        The program may change its dataset as soon as ``iter()`` has returned.
+        """
+        if self._copier is None:
+            return
+        try:
+            self._copier.wait(self._pool.started)
+        except BaseException:
+            self._copier.cancelled = True
+            self._pool.stop()
+            raise
 
     def _begin_epoch(self) -> None:
         """Reset the bookkeeping for a new epoch, and dispatch the epoch's first batches."""
@@ -140,6 +164,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         prefetch = Prefetch(self._draws, self._ahead, self._in_order, with_data, turns)
         self._dispatcher.begin(self._epoch, prefetch)
         self._pacer.begin(self._dispatcher, self._record)
+        self._wait_for_copies()
         try:
             self._dispatcher.dispatch(self._next_index)
         except BaseException:

@@ -71,7 +71,7 @@ class SavedState:
     # Batches of the epoch that were handed over before its rest was loaded
     # as an epoch (``samplers.rest_as_epoch``).
     steps_before: int = 0
-    # map-style, processes: the state of each worker's dataset
+    # map-style, processes and threads with copies: the state of each worker's dataset
     datasets: tuple[Any, ...] | None = None
     # state of the loader's own dataset; iterable-style: from the start of the epoch
     dataset: Any = None
@@ -97,9 +97,9 @@ class SavedState:
         first, *others = self.datasets or (None,)
         if not all(same(other, first) for other in others):
             raise ValueError(
-                f"the state holds {len(others) + 1} different states of the dataset, one of "
-                f"each worker process, so it "
-                f"can only be loaded with worker_method='process' and num_workers={len(others) + 1}"
+                f"the state holds {len(others) + 1} different states of the dataset, one of each "
+                f"worker's copy, so it can only be loaded with num_workers={len(others) + 1} and "
+                "worker_method='process' or copy_dataset=True"
             )
         return first
 

@@ -7,38 +7,35 @@ from typing import Any, Literal, get_args
 from torch.utils.data import IterDataPipe, MapDataPipe
 
 from ftloader.state.format import NOTHING
-from ftloader.workers.copies import UserObjects, copies_for_workers
+from ftloader.workers.copies import Sources, sources_of
 
 WorkerMethod = Literal["auto", "thread", "process"]
 WORKER_METHODS = get_args(WorkerMethod)
 
 
-def choose_workers(loader: Any) -> tuple[bool, list[UserObjects] | None]:
-    """Return (True for threads or False for processes, list of each worker's user objects).
+def choose_workers(loader: Any) -> tuple[bool, Sources | None]:
+    """Return (True for threads or False for processes, sources of the workers' user objects).
 
-    None in place of the list: the objects have not been made yet, or are not needed.
+    None in place of the sources: they have not been made yet, or are not needed.
     """
     # "auto" chooses for each iterator, since a dataset may have opened a file,
     # and tells the logger ``ftloader``.
     if loader.worker_method != "auto":
         return loader.worker_method == "thread", None
-    reason, copies = reason_against_threads(loader), None
+    reason, sources = reason_against_threads(loader), None
     if reason is None:
         # A saved state is loaded into the dataset before the workers' copies are made. So with a
         # state, only one copy is made here, to test that copying works.
         resumes = loader._shared.states.saved is not NOTHING
-        objects = UserObjects(loader.dataset, loader.collate_fn, loader.worker_init_fn)
         try:
-            copies = copies_for_workers(
-                objects, loader._dataset_kind, 1 if resumes else loader.num_workers
-            )
+            sources = sources_of(loader, 1 if resumes else loader.num_workers)
         except TypeError as error:
             reason = str(error)
         if resumes:
-            copies = None
+            sources = None
     choice = "threads: the GIL is off" if reason is None else f"processes: {reason}"
     logging.getLogger("ftloader").info("worker_method='auto' takes %s", choice)
-    return reason is None, copies
+    return reason is None, sources
 
 
 def reason_against_threads(loader: Any) -> str | None:

@@ -1,5 +1,5 @@
-"""Makes deep copies of an iterable-style dataset, ``collate_fn``
-and ``worker_init_fn`` for each worker thread.
+"""Makes deep copies of the dataset, ``collate_fn`` and ``worker_init_fn`` for each worker thread:
+of an iterable-style dataset always, of a map-style one with ``copy_dataset=True``.
 
 In a worker process everything is a copy, and datasets rely on that. The copies here are made as
 ``pickle`` makes them (``__reduce_ex__``, ``__getstate__``), except that a lock becomes a new, free
@@ -25,6 +25,7 @@ import pickle
 import threading
 import types
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,12 +33,15 @@ import torch
 
 from ftloader.compat.torch_private import DatasetKind
 from ftloader.diagnosis.exceptions import text_of
-from ftloader.diagnosis.lookups import is_a
+from ftloader.diagnosis.limits import usable_memory
+from ftloader.diagnosis.lookups import attributes_of, is_a
+from ftloader.errors import Cancelled
 from ftloader.rng.generators import PROGRAMS
 
 _PLAIN = frozenset({str, int, float, bool, type(None), list, dict, tuple, bytes})
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _CTYPES = (ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._SimpleCData)
+_DEPTH = 5  # attributes of attributes that an error names
 _SHARED_BY_PROCESSES = ("multiprocessing.", "torch.multiprocessing.")
 
 
@@ -49,41 +53,136 @@ class UserObjects(NamedTuple):
     worker_init_fn: Callable[[int], Any] | None
 
 
-def copies_for_workers(original: UserObjects, dataset_kind: int, count: int) -> list[UserObjects]:
-    """Return the user objects of each of *count* workers: the originals if the dataset is
-    map-style, else deep copies.
+class Copier:
+    """Maker of copies of *original*, which is pickled here and now.
 
-    Raise ``TypeError`` if an object cannot be copied.
+    ``copy()`` makes one copy at a time, in the thread that calls it: without the GIL, an object
+    belongs to the thread that made it, and that thread changes its reference count without an
+    atomic operation (PEP 703).
+
+    Raises:
+        TypeError: if an object cannot be pickled.
+        MemoryError: if *count* copies are larger than all memory that this process may use.
     """
-    # The workers of a map-style dataset share the original. Those of an iterable-style dataset get
-    # a deep copy each, as processes do.
-    if dataset_kind == DatasetKind.Map:
+
+    def __init__(self, original: UserObjects, dataset_kind: int, count: int) -> None:
+        self._iterable = dataset_kind == DatasetKind.Iterable
+        parts = {
+            type(original.dataset).__name__: original.dataset,
+            "worker_init_fn or collate_fn": original[1:],
+        }
+        file = io.BytesIO()
+        pickler = _Pickler(file)
+        for name, part in parts.items():
+            try:
+                pickler.dump(part)  # the functions refer to what is in the dataset
+            except MemoryError:
+                raise
+            except Exception as error:
+                raise self._no_copy(name, part, error) from error
+        self._name = next(iter(parts))
+        self._pickle, self._apart = file.getvalue(), pickler.apart
+        # bytes of one copy, or more: small objects are larger than their pickles
+        self.nbytes = len(self._pickle) + sum(
+            value.nbytes for value, shared in self._apart if not shared
+        )
+        memory = usable_memory()
+        if self.nbytes * count > memory:
+            raise MemoryError(
+                f"{count} copies of {self._name} have {self.nbytes:,} bytes or more each, and this "
+                f"process may use {memory:,}: use fewer workers, or share the large arrays: make "
+                "them read-only (array.flags.writeable = False), memory maps, or tensors after "
+                "share_memory_()"
+            )
+        self._turn = threading.Lock()  # held by the worker that makes its copy
+        self._ends: SimpleQueue[BaseException | None] = SimpleQueue()  # see wait()
+        self._seen = 0  # ends that wait() has taken
+        self.finished = 0  # copies that were made, or failed
+        self.cancelled = False  # True once no copy is needed any more
+
+    def copy(self) -> UserObjects:
+        """Return a new copy. Raise ``TypeError`` if that fails, ``Cancelled`` if none is needed."""
+        failure = None
+        with self._turn:
+            try:
+                if self.cancelled:
+                    raise Cancelled
+                return self._copy()
+            except BaseException as error:
+                failure = error
+                raise
+            finally:
+                self.finished += 1
+                self._ends.put(failure)
+
+    def _copy(self) -> UserObjects:
+        unpickler = _Unpickler(io.BytesIO(self._pickle), self._apart)
+        try:
+            return UserObjects(unpickler.load(), *unpickler.load())
+        except Exception as error:
+            raise self._no_copy(self._name, None, error) from error
+
+    def wait(self, number: int) -> None:
+        """Wait until *number* copies were made. Raise the error of one that failed.
+
+        Called by one thread at a time.
+        """
+        while self._seen < number:
+            failure = self._ends.get()
+            self._seen += 1
+            if failure is not None:
+                raise failure
+
+    def _no_copy(self, name: str, value: Any, error: Exception) -> TypeError:
+        path = _path_to_what_fails(value)
+        place = f"{name}{path}" if path else name
+        why, open_in = "copy_dataset=True gives each worker thread its own", "at their first use"
+        if self._iterable:
+            why = "each worker thread needs its own copy of an iterable-style dataset"
+            open_in = "in __iter__"
+        return TypeError(
+            f"{place} cannot be copied ({text_of(error)}), and {why}, with the functions that come "
+            f"with it. Open files, connections and generators {open_in}, give what holds them a "
+            "__getstate__ that leaves them out, or use worker_method='process'"
+        )
+
+
+Sources = list[UserObjects | Copier]
+"""Each worker's user objects, or the ``Copier`` from which its thread makes them."""
+
+
+def sources_of(loader: Any, count: int) -> Sources:
+    """Return the sources of the user objects of *count* workers of the DataLoader *loader*.
+
+    Map-style dataset: the loader's own objects or, with ``copy_dataset``, one ``Copier``.
+    Iterable-style: deep copies, made here. Raise ``TypeError`` if an object cannot be copied,
+    ``MemoryError`` as ``Copier`` does.
+    """
+    kind = loader._dataset_kind
+    original = UserObjects(loader.dataset, loader.collate_fn, loader.worker_init_fn)
+    if kind == DatasetKind.Map and not loader.copy_dataset:
         return [original] * count
-    parts = {
-        type(original.dataset).__name__: original.dataset,
-        "worker_init_fn or collate_fn": original[1:],
-    }
-    file = io.BytesIO()
-    pickler = _Pickler(file)
-    try:
-        for name in parts:
-            pickler.dump(parts[name])  # the functions refer to what is in the dataset
-        copies = []
-        for _ in range(count):
-            unpickler = _Unpickler(io.BytesIO(file.getvalue()), pickler.apart)
-            loaded = {}
-            for name in parts:
-                loaded[name] = unpickler.load()
-            dataset, functions = loaded.values()
-            copies.append(UserObjects(dataset, *functions))
-    except Exception as error:
-        raise TypeError(
-            f"{name} cannot be copied ({text_of(error)}), and each worker thread needs its own "
-            "copy of an iterable-style dataset and of the functions that come with it. Open files, "
-            "connections and generators in __iter__, give what holds them a __getstate__ that "
-            "leaves them out, or use worker_method='process'"
-        ) from error
-    return copies
+    copier = Copier(original, kind, count)
+    if kind == DatasetKind.Map:
+        return [copier] * count
+    return [copier.copy() for _ in range(count)]
+
+
+def _path_to_what_fails(value: Any) -> str:
+    """Return the attributes that lead from *value* to what cannot be pickled: ".inner.file"; empty
+    if no attribute is to blame.
+    """
+    path = ""
+    for _ in range(_DEPTH):
+        for name, attribute in attributes_of(value).copy().items():
+            try:
+                _Pickler(io.BytesIO()).dump(attribute)
+            except Exception:
+                path, value = f"{path}.{name}", attribute
+                break
+        else:
+            break
+    return path
 
 
 class _Shared(NamedTuple):

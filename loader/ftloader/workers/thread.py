@@ -22,7 +22,7 @@ import torch
 
 from ftloader.batch.errors import describe_index, without_stop_iteration
 from ftloader.batch.fetch import EMPTY, BatchSettings, Epoch, Failure, Fetched, MapFetcher, Outcome
-from ftloader.batch.iterable import Fetcher, IterableFetcher
+from ftloader.batch.iterable import Fetcher, IterableFetcher, StatefulMapFetcher
 from ftloader.batch.memory import keep_freed_memory
 from ftloader.compat.torch_private import LIBRARY, DatasetKind, pinned
 from ftloader.current import this_thread
@@ -31,7 +31,7 @@ from ftloader.diagnosis.page_faults import faults_of_this_thread
 from ftloader.diagnosis.recording import READ_EVERY, WorkerTimes, seconds_queued
 from ftloader.errors import Cancelled
 from ftloader.state.format import WorkerState, fresh_share
-from ftloader.workers.copies import UserObjects
+from ftloader.workers.copies import Copier, UserObjects
 from ftloader.workers.info import acting_as, describe_worker
 
 
@@ -89,6 +89,7 @@ class WorkerConfig:
 
     settings: BatchSettings
     dataset_kind: int
+    takes_states: bool  # of each worker's map-style dataset
     num_workers: int
     base_seed: int
     epoch_number: int
@@ -102,13 +103,17 @@ class WorkerConfig:
 class WorkerContext:
     """User objects, ``WorkerInfo`` and fetcher of one worker. The consumer makes this and sends it
     with each task.
+
+    *source*: the worker's user objects, or the ``Copier`` from which the worker's thread takes them
+    before its first task.
     """
 
-    def __init__(self, config: WorkerConfig, worker_id: int, own: UserObjects) -> None:
+    def __init__(self, config: WorkerConfig, worker_id: int, source: UserObjects | Copier) -> None:
         self.config = config
         self._worker_id = worker_id
-        self.dataset, collate_fn, self._worker_init_fn = own
-        self._settings = replace(config.settings, collate_fn=collate_fn)
+        self._copier = source if isinstance(source, Copier) else None
+        if isinstance(source, UserObjects):
+            self._use(source)
         # calls a function with a copy of the consumer's context variables
         self.within = own_context().run
         # None once a batch has been built from the share
@@ -116,14 +121,37 @@ class WorkerContext:
         self._epoch: Epoch | None = None
         self._fetcher: Fetcher | None = None
         self.times = config.times[worker_id]
+
+    def _use(self, objects: UserObjects) -> None:
+        config, worker_id = self.config, self._worker_id
+        self.dataset, collate_fn, self._worker_init_fn = objects
+        self.settings = replace(config.settings, collate_fn=collate_fn)
         self.info = describe_worker(
-            worker_id, config.num_workers, config.base_seed + worker_id, own.dataset
+            worker_id, config.num_workers, config.base_seed + worker_id, objects.dataset
         )
 
+    @property
+    def copies(self) -> bool:
+        """True until this worker has its own user objects."""
+        return self._copier is not None
+
+    def _take_copy(self, copier: Copier) -> None:
+        times, began = self.times, time.perf_counter()
+        times.busy = True
+        try:
+            self._use(copier.copy())
+        finally:
+            self._copier = None
+            times.busy = False
+        times.copying += time.perf_counter() - began
+        times.copied += copier.nbytes
+
     def start_up(self) -> None:
-        """Select the device to pin memory for, and run ``worker_init_fn``.
-        Called once per worker.
+        """Make this worker's copies, select the device to pin memory for, and run
+        ``worker_init_fn``. Called once per worker, in its thread.
         """
+        if self._copier is not None:
+            self._take_copy(self._copier)
         config = self.config
         if config.pin_memory_device_index is not None:
             torch.accelerator.set_device_index(config.pin_memory_device_index)
@@ -146,7 +174,7 @@ class WorkerContext:
         self._epoch, self._fetcher = epoch, None
         config, share = self.config, self.share
         if config.dataset_kind == DatasetKind.Map:
-            self._fetcher = MapFetcher(self._settings, self.dataset)
+            self._fetcher = self._map_fetcher(epoch)
             return self._fetcher
         if share is not None and epoch.number != config.epoch_number:
             # that epoch was left before a batch was built
@@ -154,8 +182,17 @@ class WorkerContext:
                 (share["snapshot"] or {"states": {}})["states"].get("dataset"), after=share["after"]
             )
         state = replace(config.states[self._worker_id], share=share)
-        self._fetcher = IterableFetcher(self._settings, self.dataset, self._worker_id, state)
+        self._fetcher = IterableFetcher(self.settings, self.dataset, self._worker_id, state)
         return self._fetcher
+
+    def _map_fetcher(self, epoch: Epoch) -> MapFetcher:
+        config = self.config
+        if not config.takes_states:
+            return MapFetcher(self.settings, self.dataset)
+        state = config.states[self._worker_id]
+        if epoch.number != config.epoch_number:
+            state = replace(state, dataset=None)  # loaded in the first epoch
+        return StatefulMapFetcher(self.settings, self.dataset, state)
 
 
 class WholeBatch:

@@ -17,7 +17,7 @@ from ftloader.compat.torch_private import DatasetKind
 from ftloader.current import enter_sample, sample_scope
 from ftloader.diagnosis.call_site import is_user_code, treat_as_engine
 from ftloader.diagnosis.lookups import is_a
-from ftloader.workers.copies import UserObjects, copies_for_workers
+from ftloader.workers.copies import Copier, UserObjects
 from ftloader.workers.info import acting_as, describe_worker
 from ftloader.workers.thread import consumer_modes, own_context
 from ftsafety.audit.comparison import Frozen, Raised, freeze
@@ -94,9 +94,8 @@ class IterableLoads(Loads):
         self._samples = samples
 
     def load(self, key: Any, thread: int) -> Any:
-        ((dataset, *_),) = copies_for_workers(
-            UserObjects(self.dataset, list, None), DatasetKind.Iterable, 1
-        )
+        objects = UserObjects(self.dataset, list, None)
+        dataset = Copier(objects, DatasetKind.Iterable, 1).copy().dataset
         with _worker(key, self.threads, dataset), sample_scope():
             samples = []
             enter_sample(_Epoch, (key, 0))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ftloader.diagnosis.cpus import usable_cpus as loader_cpus
+from ftloader.diagnosis.limits import usable_cpus as loader_cpus
 from ftrun import cgroup
 
 

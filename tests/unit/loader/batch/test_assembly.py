@@ -46,7 +46,7 @@ def of_threads(kind=BatchHints):
 
 def build(hints, samples, index):
     return SharedBatch(hints, Epoch(), index).build(
-        types.SimpleNamespace(dataset=samples, times=WorkerTimes())
+        types.SimpleNamespace(dataset=samples, times=WorkerTimes(), settings=hints.settings)
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ftloader.diagnosis.cpus import usable_cpus
+from ftloader.diagnosis.limits import usable_cpus
 from ftrun import cgroup
 
 ALLOWED = os.process_cpu_count()

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from ftloader import DataLoader
-from ftloader.diagnosis.cpus import usable_cpus
+from ftloader.diagnosis.limits import usable_cpus
 from ftloader.workers.exit import WorkerThread
 from ftloader.workers.thread import WorkerContext
 from tests.datasets import Rows

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ftloader import DataLoader
-from ftloader.diagnosis.cpus import usable_cpus
+from ftloader.diagnosis.limits import usable_cpus
 from tests.datasets import Failing, Rows, Stream, my_share
 from tests.worker_threads import until_collected, worker_threads
 

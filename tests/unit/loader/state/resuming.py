@@ -15,6 +15,7 @@ WAYS = {
     "thread": {"num_workers": 1, "worker_method": "thread"},
     "threads": {"num_workers": 2, "worker_method": "thread"},
     "auto": {"num_workers": Chosen(2), "worker_method": "thread"},  # "auto" with two CPUs
+    "copies": {"num_workers": 2, "worker_method": "thread", "copy_dataset": True},
     "process": {"num_workers": 1, "worker_method": "process"},
     "processes": {"num_workers": 2, "worker_method": "process"},
 }
@@ -25,9 +26,11 @@ ONE_STREAM = ["serial", "thread", "process"]
 
 EACH_WAY = list(WAYS)
 ALL_PAIRS = [
-    *itertools.product([way for way in WAYS if way != "auto"], repeat=2),
+    *itertools.product([way for way in WAYS if way not in ("auto", "copies")], repeat=2),
     ("auto", "processes"),
     ("serial", "auto"),
+    ("copies", "processes"),
+    ("threads", "copies"),
 ]
 FEW_PAIRS = [
     ("serial", "threads"),
@@ -35,6 +38,7 @@ FEW_PAIRS = [
     ("threads", "serial"),
     ("processes", "threads"),
     ("process", "thread"),
+    ("copies", "process"),
 ]
 """For tests of what does not depend on the pair: each way saves and loads in one of them."""
 

@@ -124,22 +124,25 @@ def test_the_datasets_own_state_is_restored():
     assert other.loaded >= state["dataset"]["loaded"] + 4 >= 12
 
 
-def test_the_datasets_states_of_worker_processes_are_restored():
+@pytest.mark.parametrize(
+    ("saving", "loading"), itertools.product(["copies", "processes"], repeat=2)
+)
+def test_the_states_of_each_workers_dataset_are_restored(saving, loading):
     def make(way, **arguments):
         return DataLoader(
             Counting(SIZE), batch_size=4, snapshot_every_n_steps=1, **WAYS[way] | arguments
         )
 
-    first, state, rest = interrupt(make("processes"), 3)
+    first, state, rest = interrupt(make(saving), 3)
     assert [batch[1] for batch in first] == [[1, 2, 3, 4], [1, 2, 3, 4], [5, 6, 7, 8]]
     assert state["datasets"] == [{"loaded": 8}, {"loaded": 4}]
-    assert resume(make("processes"), state) == rest
-    for loader in (make("serial"), make("threads"), make("processes", num_workers=3)):
+    assert resume(make(loading), state) == rest
+    for loader in (make("serial"), make("threads"), make(loading, num_workers=3)):
         loader.load_state_dict(state)
         with pytest.raises(ValueError, match=r"2 different states.*num_workers=2"):
             iter(loader)
 
-    _, state, rest = interrupt(make("processes"), 4)  # now they have the same
+    _, state, rest = interrupt(make(saving), 4)  # now they have the same
     assert [indices for indices, _ in resume(make("threads"), state)] == [
         indices for indices, _ in rest
     ]

@@ -13,7 +13,7 @@ import torch
 
 from ftloader import DataLoader
 from ftloader.compat.torch_private import DatasetKind
-from ftloader.workers.copies import UserObjects, copies_for_workers
+from ftloader.workers.copies import Copier, UserObjects
 from tests.datasets import Whole
 
 
@@ -23,8 +23,8 @@ class Holder:
 
 
 def copies(number, /, **values):
-    original = UserObjects(Holder(**values), None, None)
-    return [one.dataset for one in copies_for_workers(original, DatasetKind.Iterable, number)]
+    copier = Copier(UserObjects(Holder(**values), None, None), DatasetKind.Iterable, number)
+    return [copier.copy().dataset for _ in range(number)]
 
 
 def copied(**values):
@@ -208,7 +208,7 @@ class NotToBeCopied:
 @pytest.mark.parametrize(
     ("open_file", "collate_fn", "error"),
     [
-        (True, None, "Numbers cannot be copied.*TextIOWrapper.*__iter__"),
+        (True, None, "Numbers.file cannot be copied.*TextIOWrapper.*__iter__"),
         (
             False,
             NotToBeCopied(),

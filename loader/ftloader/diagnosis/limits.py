@@ -1,4 +1,4 @@
-"""The number of CPUs that this process may keep busy."""
+"""The number of CPUs that this process may keep busy, and the memory that it may use."""
 
 import functools
 import math
@@ -22,18 +22,29 @@ def usable_cpus(groups: Path = _GROUPS, own: Path = _OWN) -> int:
 
 @functools.cache  # a dozen files, and a quota seldom changes while a program runs
 def _smallest_quota(groups: Path, own: Path) -> float:
-    return min(map(_quota, _groups_of_this_process(groups, own)))
+    return min(map(_quota, _groups_of_this_process("cpu", groups, own)))
 
 
-def _groups_of_this_process(groups: Path, own: Path) -> set[Path]:
+def usable_memory(groups: Path = _GROUPS, own: Path = _OWN) -> int:
+    """Return the bytes of memory that the machine has or, if lower, that the control groups allow.
+
+    *groups* and *own*: as for ``usable_cpus``. What other programs use is not subtracted.
+    """
+    limits = map(_memory_limit, _groups_of_this_process("memory", groups, own))
+    installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return int(min(installed, *limits))
+
+
+def _groups_of_this_process(controller: str, groups: Path, own: Path) -> set[Path]:
     """Return the directories of this process's control groups and their ancestors.
     Some may not exist.
     """
-    directories = {groups, groups / "cpu"}  # in a container its own group is mounted as the root
+    # in a container its own group is mounted as the root
+    directories = {groups, groups / controller}
     for line in _read(own).splitlines():
         _, controllers, path = line.split(":", 2)
-        if not controllers or "cpu" in controllers.split(","):
-            top = groups / "cpu" if controllers else groups
+        if not controllers or controller in controllers.split(","):
+            top = groups / controller if controllers else groups
             group = top / path.lstrip("/")
             directories |= {group, *(parent for parent in group.parents if top in parent.parents)}
     return directories
@@ -48,6 +59,11 @@ def _quota(group: Path) -> float:
     except (ValueError, ZeroDivisionError):  # "max", or no such file
         return math.inf
     return number if number > 0 else math.inf  # version 1: -1 without a quota
+
+
+def _memory_limit(group: Path) -> float:
+    limit = _read(group / "memory.max") or _read(group / "memory.limit_in_bytes")
+    return int(limit) if limit.isdecimal() else math.inf  # "max", or no such file
 
 
 def _read(path: Path) -> str:
