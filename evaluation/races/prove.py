@@ -1,12 +1,15 @@
 """Prove that the planted races are real: right samples in one thread and in processes,
 wrong ones in threads.
 
-    ./twins exec ft python evaluation/races/prove.py [--seconds 1] [--out FILE] [NAME...]
+    ./twins exec ft python evaluation/races/prove.py [--seconds 1] [--copies] [--out FILE] [NAME...]
 
 Each dataset is loaded as a loader does: eight threads take batches of eight indices in random
 order. The first pass ("natural") counts samples that are wrong, missing or an exception. If it
 finds none, a second pass ("paused") inserts random pauses between the bytecodes of the file. The
 sound datasets must show nothing.
+
+With --copies each thread has a copy of a map-style dataset, as with DataLoader(copy_dataset=True):
+the table then says which races a copy cures.
 """
 
 import argparse
@@ -36,6 +39,8 @@ from PIL import ImageFile
 
 sys.path.insert(0, str(ROOT / "loader"))
 from ftloader import DataLoader  # noqa: E402
+from ftloader.compat.torch_private import DatasetKind  # noqa: E402
+from ftloader.workers.copies import Copier, UserObjects  # noqa: E402
 
 THREADS, BATCH = 8, 8
 STATE = {
@@ -107,14 +112,18 @@ def check(dataset, expected, batches, faults):
     return loads
 
 
-def count_lost(dataset, path, loads, faults):
-    if path.stem in STATE and (lost := abs(loads - STATE[path.stem](dataset))):
+def count_lost(datasets, path, loads, faults):
+    if path.stem not in STATE:
+        return
+    if lost := abs(loads - sum(map(STATE[path.stem], datasets))):
         faults["lost count"] += lost
 
 
-def epoch_in_threads(path, expected, order, deadline):
+def epoch_in_threads(path, expected, order, deadline, copies):
     """Load one epoch in threads until the deadline; return the number of loads and the faults."""
     dataset = load(path)
+    datasets = [dataset] * THREADS
+    copier = Copier(UserObjects(dataset, list, None), DatasetKind.Map, THREADS) if copies else None
     waiting = iter(batches_of(dataset, order))
     lock, start = threading.Lock(), threading.Barrier(THREADS)
     loads, faults = [0] * THREADS, [Counter() for _ in range(THREADS)]
@@ -128,8 +137,10 @@ def epoch_in_threads(path, expected, order, deadline):
             yield indices
 
     def work(number):
+        if copier is not None:
+            datasets[number] = copier.copy().dataset
         start.wait()
-        loads[number] = check(dataset, expected, batches(), faults[number])
+        loads[number] = check(datasets[number], expected, batches(), faults[number])
 
     # As in the loader, each thread has a copy of this one's context.
     workers = [
@@ -141,7 +152,7 @@ def epoch_in_threads(path, expected, order, deadline):
     for worker in workers:
         worker.join()
     total = sum(faults, Counter())
-    count_lost(dataset, path, sum(loads), total)
+    count_lost(datasets if copies else [dataset], path, sum(loads), total)
     return sum(loads), total
 
 
@@ -176,7 +187,7 @@ def serial(path):
     for index in range(len(dataset)):
         expected.append(frozen(fetch(dataset, [index])[0]))
     loads = len(expected) + check(dataset, expected, batches_of(dataset, 1), faults)
-    count_lost(dataset, path, loads, faults)
+    count_lost([dataset], path, loads, faults)
     return expected, faults
 
 
@@ -190,7 +201,7 @@ def in_processes(path, expected):
         child = os.fork()
         if not child:
             try:
-                count_lost(dataset, path, check(dataset, expected, half, faults), faults)
+                count_lost([dataset], path, check(dataset, expected, half, faults), faults)
                 os._exit(bool(faults))
             finally:
                 os._exit(2)
@@ -218,7 +229,7 @@ def pausing(names, share=0.03, longest=0.001):
     return enter
 
 
-def in_threads(path, expected, seconds, rounds, stop_at_fault):
+def in_threads(path, expected, seconds, rounds, stop_at_fault, copies):
     """Load epochs in threads until the time is up; return loads,
     faults, epochs, and epochs with a fault.
     """
@@ -231,14 +242,15 @@ def in_threads(path, expected, seconds, rounds, stop_at_fault):
                     load(path), expected, num_workers=THREADS, worker_method="thread"
                 )
             else:
-                some, more = epoch_in_threads(path, expected, epochs, time.monotonic() + seconds)
+                deadline = time.monotonic() + seconds
+                some, more = epoch_in_threads(path, expected, epochs, deadline, copies)
         loads, faults, epochs, bad = loads + some, faults + more, epochs + 1, bad + bool(more)
         if stop_at_fault and bad:
             break
     return {"loads": loads, "faults": dict(faults), "epochs": epochs, "bad_epochs": bad}
 
 
-def examine(path, seconds, out):
+def examine(path, seconds, copies, out):
     """Examine a dataset, in a process of its own, which some of the races end."""
     torch.set_num_threads(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what the datasets print
@@ -255,20 +267,28 @@ def examine(path, seconds, out):
     with settings_kept():
         note(processes=dict(+in_processes(path, expected)))
     note(stage="natural")
-    note(natural=in_threads(path, expected, seconds, rounds=3, stop_at_fault=False))
+    if copies and not isinstance(expected, Counter):
+        try:
+            Copier(UserObjects(load(path), list, None), DatasetKind.Map, THREADS)
+        except TypeError as error:
+            note(stage="done", uncopied=str(error))
+            return
+    note(natural=in_threads(path, expected, seconds, 3, False, copies))
     if not result["natural"]["faults"]:
         note(stage="paused")
         threading.settrace(pausing({str(path), PAUSED_TOO.get(path.stem)}))
         longer = 15 if path.parent.name == "planted" else 3
-        note(paused=in_threads(path, expected, longer * seconds, rounds=1, stop_at_fault=True))
+        note(paused=in_threads(path, expected, longer * seconds, 1, True, copies))
         threading.settrace(None)
     note(stage="done")
 
 
-def run(path, seconds, scratch):
+def run(path, seconds, copies, scratch):
     """Return the result of examine(), also if the process crashed or hung."""
     out = scratch / f"{path.stem}.json"
-    process = multiprocessing.get_context("fork").Process(target=examine, args=(path, seconds, out))
+    process = multiprocessing.get_context("fork").Process(
+        target=examine, args=(path, seconds, copies, out)
+    )
     process.start()
     process.join(60 + 40 * seconds)
     if process.is_alive():
@@ -280,23 +300,27 @@ def run(path, seconds, scratch):
     return {**(json.loads(out.read_text()) if out.exists() else {}), "ended": ended}
 
 
-def verdict(path, result):
+def verdict(path, result, copies):
     """Return the verdict on a dataset of its folder, and the faults."""
     natural, paused = result.get("natural", {}), result.get("paused", {})
     faults = natural.get("faults") or paused.get("faults") or {}
     crashed = result["ended"] and result.get("stage") in ("natural", "paused")
     if crashed:
         faults = {f"process ended, {result['ended']}": 1}
+    if result.get("uncopied"):
+        return "no copy", {}
     elsewhere = result.get("serial") or result.get("processes") or (result["ended"] and not crashed)
     if path.parent.name == "sound":
         return "WRONG" if faults or elsewhere else "sound", faults
+    if copies and not faults and not elsewhere:
+        return "cured", faults
     if elsewhere or not faults:
         return "UNPROVEN", faults
     return "paused" if paused or result.get("stage") == "paused" else "natural", faults
 
 
-def row(path, result):
-    what, faults = verdict(path, result)
+def row(path, result, copies):
+    what, faults = verdict(path, result, copies)
     natural = result.get("natural") or {"loads": 0, "faults": {}, "epochs": 0, "bad_epochs": 0}
     share = (
         f"{sum(natural['faults'].values()) / natural['loads']:.2%}" if natural["loads"] else "crash"
@@ -320,6 +344,9 @@ def main():
         "--seconds", type=float, default=1.0, help="how long each is loaded in threads (default: 1)"
     )
     parser.add_argument("--out", type=Path, help="write the table to this file, too")
+    parser.add_argument(
+        "--copies", action="store_true", help="give each thread a copy of a map-style dataset"
+    )
     arguments = parser.parse_args()
     if getattr(sys, "_is_gil_enabled", lambda: True)():
         sys.exit(
@@ -336,7 +363,8 @@ def main():
     tempfile.tempdir = os.environ["TMPDIR"] = str(scratch)
     try:
         for path in files(arguments.names):
-            lines.append(row(path, run(path, arguments.seconds, scratch)))
+            copies = arguments.copies
+            lines.append(row(path, run(path, arguments.seconds, copies, scratch), copies))
             print(lines[-1], flush=True)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -126,6 +126,6 @@ def _read(serial: Serial, key: Any) -> list[str]:
 
 def _load(serial: Serial, key: Any) -> Frozen:
     """Load the sample *key* from the dataset as it was at first."""
-    serial.snapshot.restore()
+    serial.restore()
     copy, _ = serial.one(key)
     return copy

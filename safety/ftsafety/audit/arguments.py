@@ -98,6 +98,11 @@ def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     result.add_argument(
         "--indices", type=_indices, metavar="I,J,...", help="load exactly these samples instead"
     )
+    result.add_argument(
+        "--copies",
+        action="store_true",
+        help="each thread has a copy of the dataset, as with DataLoader(copy_dataset=True)",
+    )
     result.add_argument("--json", action="store_true", help="print the report as JSON")
     return result
 

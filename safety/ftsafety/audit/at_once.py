@@ -104,7 +104,7 @@ class AtOnce:
 
         Leaves out samples that also differ when only one thread loads.
         """
-        self._serial.snapshot.restore()
+        self._serial.restore()
         differing = failures.get(("differs",), []) + confirmed.get(("differs",), [])
         varying = self._serial.alone(lambda: self._varying(differing))
         self._serial.unequal |= varying

@@ -26,6 +26,11 @@ class Level(enum.StrEnum):
 
 SYMPTOMS = frozenset({"results-differ", "exception", "ignored-exception", "hang", "crash"})
 """Kinds of findings that name an effect, not its cause."""
+CURED_BY_COPIES = SYMPTOMS | {
+    *("unguarded-write", "lost-update", "file-position", "shared-array", "shared-view"),
+    "decoded-late",
+}
+"""Kinds of findings that a copy of the dataset for each thread may cure."""
 ABSENT = (
     "what loading does while a file is absent that it would write then, such as a cache's: to try "
     "it, audit with an empty folder in place of the one that holds such files"
@@ -34,7 +39,7 @@ ABSENT = (
 VERSION = 1
 _TEXTS = dict.fromkeys(("kind", "level", "title", "where", "what", "remedy", "seen"), str)
 FORM = {
-    **dict.fromkeys(("dataset", "environment", "unjudged"), str),
+    **dict.fromkeys(("dataset", "environment", "unjudged", "copies"), str),
     "findings": [_TEXTS],
     **dict.fromkeys(("unconfirmed", "tried", "cannot"), [str]),
     "seconds": float,
@@ -94,6 +99,8 @@ class Report:
     """The number of samples that raise with one thread too,
     in words; an empty string if none does.
     """
+    copies: str = ""
+    """What a copy of the dataset for each thread may cure, in words; empty if nothing."""
 
     @property
     def ok(self) -> bool:
@@ -161,6 +168,8 @@ class Report:
             )
         parts.append("what was tried:\n" + _items(self.tried))
         parts.append("what this cannot say:\n" + _items(self.cannot))
+        if self.copies:
+            parts.append(_fill(self.copies, "copies: ", "        "))
         parts.append(f"verdict: {self.verdict}")
         return "\n\n".join(parts)
 

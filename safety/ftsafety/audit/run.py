@@ -18,14 +18,14 @@ from ftsafety.audit.concurrent_loads import Burst
 from ftsafety.audit.ignored import collecting
 from ftsafety.audit.monitoring import Codes
 from ftsafety.audit.observer import Observations
-from ftsafety.audit.report import ABSENT, Finding, Report
+from ftsafety.audit.report import ABSENT, CURED_BY_COPIES, Finding, Level, Report
 from ftsafety.audit.samples import IterableLoads, Loads, choose
 from ftsafety.audit.serial import OBSERVED, AuditError, Fresh, Serial
 
 __all__ = ["AuditError", "Finding", "Report", "audit"]
 
 
-def audit(
+def audit(  # noqa: PLR0913 - a public signature
     dataset: Any,
     *,
     indices: Iterable[Any] | None = None,
@@ -34,6 +34,7 @@ def audit(
     seconds: float = 10.0,
     patience: float = 20.0,
     seed: int = 0,
+    copies: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Try to show that *dataset* is not safe under threads; return a report.
@@ -56,14 +57,17 @@ def audit(
             take as long again.
         patience: seconds without a finished sample after which threads count as stuck.
         seed: chooses the indices and their order.
+        copies: True if each thread loads from a copy of its own of a map-style dataset, as with
+            ``ftloader.DataLoader(copy_dataset=True)``.
         progress: called with a line of text at each step.
 
     Raises:
         AuditError: with one thread, loading hangs or always fails; the dataset has no samples;
             *patience* is too short.
-        TypeError, ValueError: *dataset* is no dataset, or is empty, or an argument is invalid.
+        TypeError, ValueError: *dataset* is no dataset, or is empty, or cannot be copied, or an
+            argument is invalid.
     """
-    settings = Settings(indices, samples, threads, seconds, patience, seed)
+    settings = Settings(indices, samples, threads, seconds, patience, seed, copies)
     return audit_with(dataset, settings, progress or (lambda text: None))
 
 
@@ -77,6 +81,7 @@ class Settings:
     seconds: float
     patience: float
     seed: int
+    copies: bool = False
 
 
 def audit_with(dataset: Any, settings: Settings, say: Callable[[str], None]) -> Report:
@@ -90,17 +95,23 @@ def audit_with(dataset: Any, settings: Settings, say: Callable[[str], None]) -> 
             fresh = Fresh(dataset) if is_factory(dataset) else None
             first_dataset = fresh.first if fresh else dataset
             loads = choose(
-                first_dataset, settings.indices, settings.samples, threads, settings.seed
+                first_dataset,
+                settings.indices,
+                settings.samples,
+                threads,
+                settings.seed,
+                settings.copies,
             )
             serial = Serial(loads, settings.patience, fresh)
             codes, observed = _observe(serial, ignored, say)
-        report = Report(_describe(loads), f"{gil.describe()}; {threads} threads")
+        number = f"{threads} threads{loads.each_with}"
+        report = Report(_describe(loads), f"{gil.describe()}; {number}")
         if observed is None:
             _judge_unloadable(report, serial)
         else:
             report.findings += gil.findings(turned_on)
             _judge(report, serial, codes, observed, settings, say)
-        serial.snapshot.restore()
+        serial.restore()
     report.seconds = time.monotonic() - begin
     return report
 
@@ -150,6 +161,22 @@ def _judge(
     report.tried += _tried(serial.loads, bursts, len(codes))
     report.cannot += _cannot(serial, len(codes), watched)
     _add_failing(report, serial)
+    report.copies = _advice_on_copies(report, serial.loads)
+
+
+def _advice_on_copies(report: Report, loads: Loads) -> str:
+    """Return what a copy of the dataset for each thread may cure, in words; "" if nothing."""
+    shared = any(
+        finding.kind in CURED_BY_COPIES and finding.level != Level.NOTE
+        for finding in report.findings
+    )
+    if not shared or not loads.can_be_copied():
+        return ""
+    return (
+        "DataLoader(copy_dataset=True) gives each thread a copy of the dataset, which cures what "
+        "threads share by its attributes, but not by global variables or class attributes. "
+        "--copies audits that"
+    )
 
 
 def _observe(

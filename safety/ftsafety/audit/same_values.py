@@ -131,10 +131,10 @@ def _with_same_value(serial: Serial, codes: Codes, candidates: set[Write]) -> se
     # A value of a user's class may raise anything when it is compared.
     with contextlib.suppress(Exception):
         for keys in (serial.loads.keys, serial.loads.keys[::-1]):
-            serial.snapshot.restore()
+            serial.restore()
             serial.alone(functools.partial(passes.load, keys))
         equal = passes.equal()
-    serial.snapshot.restore()
+    serial.restore()
     return {write for write in candidates if (write.line, write.target) in equal}
 
 

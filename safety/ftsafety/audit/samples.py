@@ -39,6 +39,8 @@ class Loads:
 
     unit: str
     units: str
+    each_with = ""
+    """What each thread has for itself, in words."""
 
     def __init__(self, dataset: Any, keys: list, threads: int) -> None:
         self.dataset = dataset
@@ -48,6 +50,13 @@ class Loads:
     def load(self, key: Any, thread: int) -> Any:
         """Load the sample *key* in the same way as the loader's worker number *thread* does."""
         raise NotImplementedError
+
+    def begin_again(self) -> None:
+        """Forget what earlier loads have left, as new workers do. No thread may be loading."""
+
+    def can_be_copied(self) -> bool:
+        """Return True if threads share the dataset, and each could have a copy."""
+        return False
 
     def shown(self, keys: Iterable[Any]) -> str:
         """Return the first eight of *keys*, sorted, in words: "indices 1, 2"."""
@@ -74,12 +83,49 @@ class IndexedLoads(Loads):
     unit, units = "index", "indices"
 
     def load(self, key: Any, thread: int) -> Any:
-        load_several = getattr(self.dataset, "__getitems__", None)
-        with _worker(thread, self.threads, self.dataset), sample_scope():
+        return self._load_from(self.dataset, key, thread)
+
+    def can_be_copied(self) -> bool:
+        with contextlib.suppress(TypeError, MemoryError):
+            _copy(self.dataset, DatasetKind.Map)
+            return True
+        return False
+
+    def _load_from(self, dataset: Any, key: Any, thread: int) -> Any:
+        load_several = getattr(dataset, "__getitems__", None)
+        with _worker(thread, self.threads, dataset), sample_scope():
             enter_sample(_Epoch, key)
             if callable(load_several):
                 return load_several([key])[0]
-            return self.dataset[key]
+            return dataset[key]
+
+
+class CopiedLoads(IndexedLoads):
+    """Samples of a map-style dataset of which each thread has a copy, as with
+    ``DataLoader(copy_dataset=True)``.
+    """
+
+    each_with = ", each with a copy of the dataset"
+
+    def __init__(self, dataset: Any, keys: list, threads: int) -> None:
+        super().__init__(dataset, keys, threads)
+        # {thread number: (dataset, its copy)}; each thread uses its own entry
+        self._copies: dict[int, tuple[Any, Any]] = {}
+        self._turn = threading.Lock()  # one copy at a time, as in the loader
+
+    def begin_again(self) -> None:
+        self._copies = {}
+
+    def can_be_copied(self) -> bool:
+        return False
+
+    def load(self, key: Any, thread: int) -> Any:
+        original, copy = self._copies.get(thread, (None, None))
+        if original is not self.dataset:
+            with self._turn:
+                copy = _copy(self.dataset, DatasetKind.Map)
+            self._copies[thread] = self.dataset, copy
+        return self._load_from(copy, key, thread)
 
 
 class IterableLoads(Loads):
@@ -94,8 +140,7 @@ class IterableLoads(Loads):
         self._samples = samples
 
     def load(self, key: Any, thread: int) -> Any:
-        objects = UserObjects(self.dataset, list, None)
-        dataset = Copier(objects, DatasetKind.Iterable, 1).copy().dataset
+        dataset = _copy(self.dataset, DatasetKind.Iterable)
         with _worker(key, self.threads, dataset), sample_scope():
             samples = []
             enter_sample(_Epoch, (key, 0))
@@ -109,14 +154,23 @@ class IterableLoads(Loads):
             return samples
 
 
+def _copy(dataset: Any, kind: int) -> Any:
+    return Copier(UserObjects(dataset, list, None), kind, 1).copy().dataset
+
+
 def choose(
-    dataset: Any, indices: Iterable[Any] | None, samples: int, threads: int, seed: int
+    dataset: Any,
+    indices: Iterable[Any] | None,
+    samples: int,
+    threads: int,
+    seed: int,
+    copies: bool = False,
 ) -> Loads:
     """Return the samples to load: *indices*, or by default *samples* random ones, including the
-    first and the last.
+    first and the last. *copies*: each thread loads them from a copy of a map-style dataset.
 
-    Raises TypeError if *dataset* is no dataset, or if it has no length and *indices* is None.
-    Raises ValueError if there is nothing to load.
+    Raises TypeError if *dataset* is no dataset, if it has no length and *indices* is None, or if
+    it cannot be copied. Raises ValueError if there is nothing to load.
     """
     if is_a(dataset, (IterableDataset, IterDataPipe)):
         if indices is not None:
@@ -133,7 +187,10 @@ def choose(
         keys = list(indices)
     if not keys:
         raise ValueError("the dataset is empty: there is nothing to audit")
-    return IndexedLoads(dataset, keys, threads)
+    if not copies:
+        return IndexedLoads(dataset, keys, threads)
+    _copy(dataset, DatasetKind.Map)
+    return CopiedLoads(dataset, keys, threads)
 
 
 def _random_indices(dataset: Any, samples: int, seed: int) -> list[int]:

@@ -83,11 +83,16 @@ class Serial:
         """Seconds that the slowest load of a sample took."""
         self._loaded = 0
 
+    def restore(self) -> None:
+        """Give the dataset the attributes and containers that it had at first. Drop all copies."""
+        self.snapshot.restore()
+        self.loads.begin_again()
+
     def reset(self) -> bool:
         """Restore the dataset; with a factory, also make a new dataset to load from. Returns False
         if that fails.
         """
-        self.snapshot.restore()
+        self.restore()
         if self._fresh is None:
             return True
         patience = max(self.patience, 4 * self._fresh.seconds)
@@ -107,6 +112,7 @@ class Serial:
         What `reset` restored stays restored.
         """
         self.loads.dataset = self._dataset
+        self.loads.begin_again()
 
     @property
     def seconds_to_reset(self) -> float:
@@ -205,7 +211,7 @@ class Serial:
         before = Snapshot(walk(self.loads.dataset))
         self.shared_memory = self._overwritten(list(reversed(keys)))
         self.overwritten_arrays = arrays.intersection(before.overwritten())
-        self.snapshot.restore()
+        self.restore()
         for key in keys:
             if self.differs(key):
                 self.unequal.add(key)
@@ -277,7 +283,7 @@ class Serial:
         differences: dict[Any, str] = {}
         repeats = 8 if self.unequal else 2  # where samples vary, some look alike by chance
         for _ in range(repeats):
-            self.snapshot.restore()
+            self.restore()
             differences = self._differences(suspects)
             # Load in another thread again: samples may change with time, not with the thread.
             suspects = list(differences)
@@ -302,7 +308,7 @@ class Serial:
         return Observations(first, second, nodes)
 
     def _observe(self, codes: Codes) -> Observed:
-        self.snapshot.restore()
+        self.restore()
         dataset = self.loads.dataset
         observer = Observer(dataset, self.load, codes, walk(dataset))
         return observer.observe(self.loads.keys[:OBSERVED])
