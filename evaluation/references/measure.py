@@ -1,4 +1,4 @@
-"""Counts changes of reference counts that threads share,
+r"""Counts changes of reference counts that threads share,
 by type of the object, in one batch of the loader.
 
 Without the GIL, a thread changes the count of an object that another thread made by an atomic
@@ -8,9 +8,10 @@ modules other than CPython's own are not counted.
 
     docker/fetch-cpython 3.13 trixie /tmp/counting
     patch -p1 -d /tmp/counting/cpython <evaluation/references/counts.patch
-    docker/build-cpython --twin ft --source /tmp/counting/cpython --prefix /tmp/counting/python
-    --no-pgo FT_PYTHON=/tmp/counting/python/bin/python3.13t ./twins exec ft python -m
-    evaluation.references.measure
+    docker/build-cpython --twin ft --source /tmp/counting/cpython --prefix /tmp/counting/python \
+        --no-pgo
+    FT_PYTHON=/tmp/counting/python/bin/python3.13t ./twins exec ft \
+        python -m evaluation.references.measure
 """
 
 import ctypes
@@ -19,10 +20,11 @@ from typing import Any
 
 import torch
 
+from ftbench.scenarios.text import DOCUMENTS, Texts
 from ftloader import DataLoader
 
 TYPES = 4096  # slots of counts.patch's table
-WARM_UP, BATCHES = 300, 200  # more than are built ahead
+WARM_UP = 300  # batches, more than are built ahead
 
 
 class Count(ctypes.Structure):
@@ -52,31 +54,62 @@ class Tensors(Integers):
         return torch.empty(2**14)
 
 
-def changes(dataset: Integers, batch_size: int, threads: int) -> dict[str, float]:
-    """Return the changes in a batch by the name of the objects' type."""
-    batches = iter(
-        DataLoader(dataset, batch_size=batch_size, num_workers=threads, worker_method="thread")
-    )
-    for _ in range(WARM_UP):
+class Words(Texts, Integers):
+    """Endless dataset of tokenised texts: work in Python on one vocabulary."""
+
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index % DOCUMENTS)
+
+    __len__ = Integers.__len__
+
+
+def changes(loader: DataLoader, counted: int) -> dict[str, float]:
+    """Return the changes in a batch by the name of the objects' type; the mean of *counted*
+    batches.
+    """
+    batches = iter(loader)
+    for _ in range(min(WARM_UP, 10 * counted)):
         next(batches)
     before = {slot.type: slot.number for slot in TABLE}
     ON.value = 1
-    for _ in range(BATCHES):
+    for _ in range(counted):
         next(batches)
     ON.value = 0
     after = {slot.type: slot.number for slot in TABLE if slot.type}
     batches.close()
     return {
-        ctypes.cast(kind, ctypes.py_object).value.__name__: (number - before.get(kind, 0)) / BATCHES
+        ctypes.cast(kind, ctypes.py_object).value.__name__: (number - before.get(kind, 0)) / counted
         for kind, number in after.items()
     }
 
 
-warnings.simplefilter("ignore")  # more threads than CPUs
-for dataset, batch_size in ((Integers(), 1024), (Tensors(), 64)):
-    for threads in (1, 2, 8, 32, 64):
-        found = changes(dataset, batch_size, threads)
-        most = ", ".join(
-            f"{name} {n:.0f}" for name, n in sorted(found.items(), key=lambda each: -each[1])[:12]
-        )
-        print(f"{threads} threads, {batch_size} samples: {sum(found.values()):.0f}: {most}")
+def main() -> None:
+    """Print a line for each dataset and number of threads."""
+    warnings.simplefilter("ignore")  # more threads than CPUs
+    for dataset, batch_size, counted, copies in (
+        (Integers(), 1024, 200, False),
+        (Tensors(), 64, 200, False),
+        (Words(), 32, 40, False),
+        (Words(), 32, 40, True),
+    ):
+        for threads in (1, 2, 8, 32):
+            loader = DataLoader(
+                dataset,
+                batch_size=batch_size,
+                num_workers=threads,
+                worker_method="thread",
+                copy_dataset=copies,
+            )
+            by_type = changes(loader, counted)
+            most = sorted(by_type.items(), key=lambda entry: -entry[1])[:12]
+            listed = ", ".join(f"{name} {number:.0f}" for name, number in most)
+            shared = "a copy each" if copies else "shared"
+            print(
+                f"{type(dataset).__name__}, {shared}, {threads} threads, {batch_size} samples: "
+                f"{sum(by_type.values()):.0f}: {listed}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -83,9 +83,7 @@ class Copier:
         self._name = next(iter(parts))
         self._pickle, self._apart = file.getvalue(), pickler.apart
         # bytes of one copy, or more: small objects are larger than their pickles
-        self.nbytes = len(self._pickle) + sum(
-            value.nbytes for value, shared in self._apart if not shared
-        )
+        self.nbytes = len(self._pickle) + _nbytes_apart(self._apart)
         memory = usable_memory()
         if self.nbytes * count > memory:
             raise MemoryError(
@@ -97,7 +95,6 @@ class Copier:
         self._turn = threading.Lock()  # held by the worker that makes its copy
         self._ends: SimpleQueue[BaseException | None] = SimpleQueue()  # see wait()
         self._seen = 0  # ends that wait() has taken
-        self.finished = 0  # copies that were made, or failed
         self.cancelled = False  # True once no copy is needed any more
 
     def copy(self) -> UserObjects:
@@ -112,7 +109,6 @@ class Copier:
                 failure = error
                 raise
             finally:
-                self.finished += 1
                 self._ends.put(failure)
 
     def _copy(self) -> UserObjects:
@@ -166,6 +162,21 @@ def sources_of(loader: Any, count: int) -> Sources:
     if kind == DatasetKind.Map:
         return [copier] * count
     return [copier.copy() for _ in range(count)]
+
+
+def _nbytes_apart(apart: list[tuple[Any, bool]]) -> int:
+    """Return the bytes of the memory behind the arrays and tensors of *apart* that are copied."""
+    sizes = {}  # each memory once, however many views of it there are
+    for value, shared in apart:
+        if shared:
+            continue
+        if isinstance(value, np.ndarray):
+            owner = _owner(value)
+            sizes[id(owner)] = owner.nbytes
+        elif value.layout is torch.strided and not value.is_nested:
+            storage = value.untyped_storage()
+            sizes[storage.data_ptr()] = storage.nbytes()
+    return sum(sizes.values())
 
 
 def _path_to_what_fails(value: Any) -> str:
@@ -302,11 +313,17 @@ def _base(array: np.ndarray) -> Any:
     return base.base if type(base).__name__ == "DummyArray" else base
 
 
-def _copied_array(array: np.ndarray, memo: dict[int, Any]) -> np.ndarray:
-    """Return a copy of *array*. Views of one array become views of one copy."""
+def _owner(array: np.ndarray) -> np.ndarray:
+    """Return the array that *array* is a view of, or *array* itself."""
     owner = array
     while type(_base(owner)) is np.ndarray:
         owner = _base(owner)
+    return owner
+
+
+def _copied_array(array: np.ndarray, memo: dict[int, Any]) -> np.ndarray:
+    """Return a copy of *array*. Views of one array become views of one copy."""
+    owner = _owner(array)
     if owner is array or _base(owner) is not None or not owner.flags.forc:
         return copy.deepcopy(array, memo)
     new = copy.deepcopy(owner, memo)

@@ -256,6 +256,17 @@ def test_copies_larger_than_the_memory_are_refused_before_they_are_made():
     assert rows(loader) == [0, 1, 2, 3]
 
 
+def test_views_of_one_memory_count_once():
+    dataset = Rows(4)
+    dataset.expanded = torch.zeros(1).expand(2**50)
+    dataset.broadcast = np.broadcast_to(np.zeros(1), 2**20)
+    dataset.views = [array[row:] for array in [np.zeros(2**20)] for row in range(100)]
+    dataset.sparse = torch.eye(3).to_sparse()
+    loader = DataLoader(dataset, **THREADS)
+    assert rows(loader) == [0, 1, 2, 3]
+    assert 2**24 <= loader.statistics().copied < 2**25
+
+
 def test_statistics_have_what_copies_took():
     dataset = Rows(4)
     dataset.array = np.zeros(1_000_000)
