@@ -3,7 +3,8 @@ of an iterable-style dataset always, of a map-style one with ``copy_dataset=True
 
 In a worker process everything is a copy, and datasets rely on that. The copies here are made as
 ``pickle`` makes them (``__reduce_ex__``, ``__getstate__``), except that a lock becomes a new, free
-lock. A copy shares with the original:
+lock, and a ``threading.local`` a new one with its values in the thread that calls ``iter()``, as
+after a fork. A copy shares with the original:
 
 - classes, modules and functions, importable or not; but the variables in a function's closure are
   copied;
@@ -228,6 +229,8 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         if is_a(value, _LOCKS):
             return type(value), ()
+        if is_a(value, threading.local):  # with the values of the thread that pickles it
+            return type(value), (), value.__dict__.copy()
         if type(value) is types.FunctionType:
             return _function, (_Shared(value), value.__closure__)
         if type(value) is types.CellType:

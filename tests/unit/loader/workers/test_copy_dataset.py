@@ -137,6 +137,30 @@ def test_datasets_with_a_position_are_right(tmp_path):
         assert "position" not in vars(dataset) and vars(dataset).get("file") is None
 
 
+class Local(threading.local):
+    pass
+
+
+class Scaled(Rows):
+    """Rows with a factor that belongs to the thread."""
+
+    def __init__(self, size):
+        super().__init__(size)
+        self.local = Local()
+        self.local.factor = 3
+
+    def __getitem__(self, index):
+        return index * self.local.factor
+
+
+def test_a_thread_local_has_the_values_of_the_programs_thread():
+    dataset = Scaled(6)
+    assert rows(DataLoader(dataset, **THREADS)) == [0, 3, 6, 9, 12, 15]
+    del dataset.local.factor
+    with pytest.raises(AttributeError, match="factor"):
+        rows(DataLoader(dataset, **THREADS))
+
+
 def test_several_threads_build_one_batch():
     loader = DataLoader(Cursor(60), batch_size=60, **THREADS)
     assert rows(loader) == list(range(60))
