@@ -269,7 +269,7 @@ def examine(path, seconds, copies, out):
     note(stage="natural")
     if copies and not isinstance(expected, Counter):
         try:
-            Copier(UserObjects(load(path), list, None), DatasetKind.Map, THREADS)
+            Copier(UserObjects(load(path), list, None), DatasetKind.Map, THREADS).copy()
         except TypeError as error:
             note(stage="done", uncopied=str(error))
             return
