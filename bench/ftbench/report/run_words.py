@@ -2,11 +2,12 @@
 failures. (verdict_words has the verdicts.)
 """
 
+import itertools
 import math
 import re
 from dataclasses import replace
 
-from ftbench.document.model import Failure, Results, Round, Scenario
+from ftbench.document.model import Dataset, Failure, Load, Results, Round, Scenario
 from ftbench.machine.disturbance import marks
 from ftbench.plan.candidates import Candidate, plural
 from ftbench.plan.metrics import METRICS
@@ -26,7 +27,13 @@ def capital(sentence: str) -> str:
 
 def count(number: int, noun: str) -> str:
     """Return a number with its noun: "1 round", "5 rounds"."""
-    return f"{number} {noun}{'s' if number != 1 else ''}"
+    ending = "" if number == 1 else "s"
+    return f"{number} {noun}{ending}"
+
+
+def join(*parts: str, separator: str = ", ") -> str:
+    """Join the parts that are not empty."""
+    return separator.join(filter(None, parts))
 
 
 def slug(name: str) -> str:
@@ -38,11 +45,9 @@ def subject(run: Analysis) -> str:
     """Return the subject of a run, for its headings.
     Removing the GIL is the subject of waterfalls.
     """
-    return (
-        "What removing the GIL does to data loading"
-        if run.waterfalls
-        else "Data loading by threads and processes"
-    )
+    if run.waterfalls:
+        return "What removing the GIL does to data loading"
+    return "Data loading by threads and processes"
 
 
 def label(config: str, variant: str) -> str:
@@ -54,25 +59,33 @@ def title(scenario: Scenario, a: Candidate, b: Candidate, with_case: bool = Fals
     """Return a comparison's title: "ft loader threads / gil loader processes,
     x2". Shared parts are named once.
     """
-    of_a, of_b = (f"{candidate.config} {plural(candidate.variant)}" for candidate in (a, b))
-    cases = [case_title(scenario, candidate.case) for candidate in (a, b)]
-    where = f", {cases[0]}" if a.case and with_case else ""
+    loader_a, loader_b = _loader(a), _loader(b)
+    case_a, case_b = case_title(scenario, a.case), case_title(scenario, b.case)
+    case = f", {case_a}" if a.case and with_case else ""
     if (a.workers, a.case) == (b.workers, b.case):
-        return f"{of_a} / {of_b}" + (f", x{a.workers}" if a.workers else "") + where
-    if of_a == of_b and a.case == b.case:
-        return f"{of_a}: {workers(a.workers)} / {workers(b.workers)}{where}"
-    if of_a == of_b and a.workers == b.workers:
-        return f"{of_a} x{a.workers}: {cases[0]} / {cases[1]}"
+        return f"{loader_a} / {loader_b}{_times(', ', a)}{case}"
+    if loader_a == loader_b and a.case == b.case:
+        return f"{loader_a}: {workers(a.workers)} / {workers(b.workers)}{case}"
+    if loader_a == loader_b and a.workers == b.workers:
+        return f"{loader_a} x{a.workers}: {case_a} / {case_b}"
     return f"{full_title(scenario, a)} / {full_title(scenario, b)}"
+
+
+def _loader(candidate: Candidate) -> str:
+    return f"{candidate.config} {plural(candidate.variant)}"
+
+
+def _times(separator: str, candidate: Candidate) -> str:
+    """Return a candidate's number of workers after a separator: " x2"; "" if it has none."""
+    return f"{separator}x{candidate.workers}" if candidate.workers else ""
 
 
 def title_with_why(scenario: Scenario, c: Comparison) -> str:
     """Return the title of a comparison, with its case,
     and its subject (Comparison.why) after a colon.
     """
-    return ": ".join(
-        filter(None, (title(scenario, c.numerator, c.denominator, with_case=True), c.why))
-    )
+    compared = title(scenario, c.numerator, c.denominator, with_case=True)
+    return join(compared, c.why, separator=": ")
 
 
 def case_title(scenario: Scenario, name: str) -> str:
@@ -87,7 +100,7 @@ def own_title(c: Candidate) -> str:
 
 def full_title(scenario: Scenario, candidate: Candidate) -> str:
     """Return a candidate's title with the title of its case."""
-    return ", ".join(filter(None, (own_title(candidate), case_title(scenario, candidate.case))))
+    return join(own_title(candidate), case_title(scenario, candidate.case))
 
 
 def workers(number: int) -> str:
@@ -99,21 +112,19 @@ def each_with(scenario: Scenario, number: int) -> str:
     """Return *number* workers in words, with the ranks if there are several:
     "2 ranks of 1 worker each".
     """
-    return (
-        f"{scenario.ranks} ranks of {workers(number)} each" if scenario.ranks else workers(number)
-    )
+    if scenario.ranks:
+        return f"{scenario.ranks} ranks of {workers(number)} each"
+    return workers(number)
 
 
 def describe(
     scenario: Scenario, c: Candidate, with_workers: bool = False, with_case: bool = True
 ) -> str:
     """Return a candidate in words: "loader threads in the free-threaded build"."""
-    number = f" x{c.workers}" if with_workers and c.workers else ""
+    number = _times(" ", c) if with_workers else ""
+    words = f"{plural(c.variant)}{number} in the {CONFIGURATIONS[c.config].title}"
     case = case_title(scenario, c.case) if with_case else ""
-    return (
-        f"{plural(c.variant)}{number} in the "
-        f"{CONFIGURATIONS[c.config].title}{f' ({case})' if case else ''}"
-    )
+    return f"{words} ({case})" if case else words
 
 
 def state(results: Results) -> str | None:
@@ -143,48 +154,55 @@ def machine(results: Results) -> str:
     """Return a line about the machine: processor, memory and system, as the first interpreter of
     the run saw them.
     """
-    e = next(iter(results.environment.twins.values()))
-    where = f"{e.os.container} container" if e.os.container else "no container"
-    return (
-        f"{e.cpu.model}, {usable(results)} of {e.cpu.count} CPUs usable, "
-        f"{e.memory.total / 2**30:.0f} GiB, {e.os.name}, Linux {e.os.kernel}, {where}"
-    )
+    twin = next(iter(results.environment.twins.values()))
+    system, memory = twin.os, twin.memory.total / 2**30
+    cpus = f"{twin.cpu.model}, {usable(results)} of {twin.cpu.count} CPUs usable"
+    container = f"{system.container or 'no'} container"
+    return f"{cpus}, {memory:.0f} GiB, {system.name}, Linux {system.kernel}, {container}"
 
 
 def revision(results: Results) -> str:
     """Return the commit of the sources, abbreviated,
     with a note if the checkout had uncommitted changes.
     """
-    r = results.environment.revision
-    return r.commit[:12] + (" with changes" if r.dirty else "")
+    revision = results.environment.revision
+    changes = " with changes" if revision.dirty else ""
+    return revision.commit[:12] + changes
 
 
 def work(scenario: Scenario) -> str:
     """Return a line about a scenario's work: description,
     cases (or batches if it has no cases), files, rounds.
     """
-    data, load = scenario.load.dataset, scenario.load
-    parts = [scenario.description]
+    ranks = ""
     if scenario.ranks:
-        parts.append(
+        ranks = (
             f"{scenario.ranks} ranks, each a process with its own loader, workers and share of "
             f"the batches"
         )
+    batches = _batches(scenario.load)
     if scenario.cases:
-        parts.append(f"{scenario.case_axis}: {' · '.join(case.title for case in scenario.cases)}")
-    else:
-        parts.append(
-            f"batches of {load.batch_size}, {load.batches_per_worker} for each worker in a "
-            + (f"turn, {load.turns} turns in a trial" if load.turns > 1 else "trial")
-        )
-    if data.source != "none":
-        source = (
-            f"generated {data.kind}"
-            if data.source == "generated"
-            else f"{data.kind} of {data.directory}"
-        )
-        parts.append(f"{data.files} {source}, {data.mean_bytes / 1000:.0f} kB on average")
-    return "; ".join([*parts, rounds(scenario)])
+        batches = f"{scenario.case_axis}: {' · '.join(case.title for case in scenario.cases)}"
+    files = _files(scenario.load.dataset)
+    return join(scenario.description, ranks, batches, files, rounds(scenario), separator="; ")
+
+
+def _batches(load: Load) -> str:
+    """Return the size and number of a trial's batches in words."""
+    batches = f"batches of {load.batch_size}, {load.batches_per_worker} for each worker in a"
+    if load.turns > 1:
+        return f"{batches} turn, {load.turns} turns in a trial"
+    return f"{batches} trial"
+
+
+def _files(data: Dataset) -> str:
+    """Return the number, source and mean size of a dataset's files in words; "" if it has none."""
+    if data.source == "none":
+        return ""
+    source = f"{data.kind} of {data.directory}"
+    if data.source == "generated":
+        source = f"generated {data.kind}"
+    return f"{data.files} {source}, {data.mean_bytes / 1000:.0f} kB on average"
 
 
 def rounds(scenario: Scenario) -> str:
@@ -202,11 +220,13 @@ def limits(scenario: Scenario) -> list[str]:
     [] without any.
     """
     sentences = _disturbed(scenario)
-    trials = [trial for measured in scenario.rounds for trial in measured.trials]
-    left_out = sum(len(trial.turns_left_out) for trial in trials)
+    turns = left_out = 0
+    for trial in itertools.chain.from_iterable(measured.trials for measured in scenario.rounds):
+        turns += len(trial.turn_loads)
+        left_out += len(trial.turns_left_out)
     if left_out:
-        turns = count(sum(len(trial.turn_loads) for trial in trials), "turn")
-        sentences.append(f"{left_out} of {turns} do not count: others took CPUs in their cycles.")
+        of_all = f"{left_out} of {count(turns, 'turn')}"
+        sentences.append(f"{of_all} do not count: others took CPUs in their cycles.")
     few = too_few_of_all(scenario)
     if few:
         sentences.append(
@@ -219,17 +239,19 @@ def limits(scenario: Scenario) -> list[str]:
 
 def _disturbed(scenario: Scenario) -> list[str]:
     """Return a list of one text on the disturbed rounds, or an empty list if there are none."""
-    words = [(measured.number, marked(measured)) for measured in scenario.rounds]
-    disturbed = [f"round {number}: {', '.join(texts)}" for number, texts in words if texts]
+    disturbed = []
+    for measured in scenario.rounds:
+        if disturbances := marked(measured):
+            disturbed.append(f"round {measured.number}: {', '.join(disturbances)}")
     if not disturbed:
         return []
-    which = "; ".join(disturbed[:MOST_ROUNDS])
-    if len(disturbed) > MOST_ROUNDS:
-        which += f"; and {len(disturbed) - MOST_ROUNDS} more"
-    were = "was" if len(disturbed) == 1 else "were"
+    number, listed = len(disturbed), disturbed[:MOST_ROUNDS]
+    if number > MOST_ROUNDS:
+        listed.append(f"and {number - MOST_ROUNDS} more")
+    were = "was" if number == 1 else "were"
     return [
-        f"{len(disturbed)} of {len(scenario.rounds)} rounds {were} disturbed ({which}). What comes "
-        "and goes widens the intervals; what stays favours those that need less CPU time."
+        f"{number} of {len(scenario.rounds)} rounds {were} disturbed ({'; '.join(listed)}). What "
+        "comes and goes widens the intervals; what stays favours those that need less CPU time."
     ]
 
 
@@ -243,6 +265,7 @@ def left_out(results: Results) -> list[str]:
     with the reason.
     """
     lines = [f"{skipped.what}: {skipped.why}" for skipped in results.skipped]
-    return lines + [
-        f"{s.name}: {failed(s, failure)}" for s in results.scenarios for failure in s.failures
-    ]
+    for scenario in results.scenarios:
+        for failure in scenario.failures:
+            lines.append(f"{scenario.name}: {failed(scenario, failure)}")
+    return lines

@@ -1,9 +1,11 @@
 """The wording of the benchmark's verdicts: of one ratio, of a scenario, of a waterfall."""
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 from ftbench.document.model import Change, Scenario, Verdict, Waterfall
+from ftbench.plan.candidates import Candidate
 from ftbench.plan.metrics import METRICS, Metric
 from ftbench.plan.waterfall import REMOVED, TODAY
 from ftbench.report import run_words
@@ -35,6 +37,11 @@ def figure(value: float) -> str:
     return ">100" if value > 100 else f"{value:.2f}"
 
 
+def factor(ratio: float) -> str:
+    """Format a ratio as a factor: "1.57x"."""
+    return f"{figure(ratio)}x"
+
+
 def interval(comparison: Comparison) -> str:
     """Return a ratio's confidence interval: "1.48 to 1.66", or "-" for a single round."""
     low, high = comparison.estimate.low, comparison.estimate.high
@@ -47,11 +54,17 @@ def change(ratio: float, most: float = MOST_PERCENT) -> str:
     """Return how far a ratio is from 1, without direction: "57%", or "5.2 times" for more than a
     factor of *most*.
     """
-    far = max(ratio, 1 / ratio)
+    far = _distance(ratio)
     if far > most:
         return f"{times(far)} times"
     part = abs(ratio - 1)
-    return f"{100 * part:.1f}%" if part < 0.0095 else f"{100 * part:.0f}%"
+    decimals = 1 if part < 0.0095 else 0
+    return f"{100 * part:.{decimals}f}%"
+
+
+def _distance(ratio: float) -> float:
+    """Return how far a ratio is from 1, as a factor of 1 or more."""
+    return max(ratio, 1 / ratio)
 
 
 def times(far: float) -> str:
@@ -60,27 +73,34 @@ def times(far: float) -> str:
     """
     if far >= MOST_TIMES:
         return f"more than {MOST_TIMES:,}"
-    return f"{far:.2f}" if far < 3 else f"{far:.1f}" if far < 9.95 else f"{far:.0f}"
+    if far >= 9.95:
+        return f"{far:.0f}"
+    decimals = 2 if far < 3 else 1
+    return f"{far:.{decimals}f}"
 
 
 def directed(metric: Metric, ratio: float) -> str:
     """Return a ratio's distance from 1, with the direction: "57% faster",
     "14% less memory", "92 times later".
     """
-    return f"{change(ratio)} {metric.above if ratio > 1 else metric.below}"
+    direction = metric.above if ratio > 1 else metric.below
+    return f"{change(ratio)} {direction}"
 
 
 def span(c: Change) -> str:
     """Return how far an interval's ends are from 1, as `change` does for the ratio: "48% to 66%",
     "65 to 130".
     """
-    ends = [max(end, 1 / end) for end in (c.low, c.high) if end]
-    if max(c.ratio, 1 / c.ratio) > MOST_PERCENT:
+    if _distance(c.ratio) > MOST_PERCENT:
+        ends = map(_distance, filter(None, (c.low, c.high)))
         return " to ".join(map(times, sorted(ends)))
-    near, far = sorted(
-        (c.low or c.ratio, c.high or c.ratio), key=lambda ratio: abs(math.log(ratio))
-    )
+    near, far = sorted((c.low or c.ratio, c.high or c.ratio), key=_logarithm)
     return f"{change(near)} to {change(far, MOST_PERCENT_END)}"
+
+
+def _logarithm(ratio: float) -> float:
+    """Return how far a ratio is from 1, for sorting."""
+    return abs(math.log(ratio))
 
 
 def outcome(metric: Metric, c: Change) -> str:
@@ -113,61 +133,59 @@ def settles(scenario: Scenario, c: Change, metric: str = "") -> str | None:
     None for any other ratio.
     """
     minutes = more_minutes(scenario, c, metric)
-    if minutes == 0:
-        return (
-            f"in {run_words.rounds(scenario)}, differences below about "
-            f"{change(c.resolution or 1.0)} may be missed"
-        )
-    return f"{run_words.count(minutes, 'more minute')} would settle it" if minutes else None
+    if minutes is None:
+        return None
+    if minutes:
+        return f"{run_words.count(minutes, 'more minute')} would settle it"
+    rounds, smallest = run_words.rounds(scenario), change(c.resolution or 1.0)
+    return f"in {rounds}, differences below about {smallest} may be missed"
 
 
 def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
     """Return a sentence on one comparison in one metric; `group` is the comparison in one case or
     in several cases.
     """
-    first = group[0]
-    a, b = first.numerator, first.denominator
-    same_workers, same_case = a.workers == b.workers, a.case == b.case
-    before = (
-        f"With {run_words.each_with(scenario, a.workers)}, " if same_workers and a.workers else ""
-    )
-    left, right = (
-        run_words.describe(
-            scenario, candidate, with_workers=not same_workers, with_case=not same_case
-        )
-        for candidate in (a, b)
-    )
+    a, b = group[0].numerator, group[0].denominator
+    before = ""
+    if a.workers and a.workers == b.workers:
+        before = f"With {run_words.each_with(scenario, a.workers)}, "
+    same_case = a.case == b.case
+    options = {"with_workers": a.workers != b.workers, "with_case": not same_case}
+    sides = [run_words.describe(scenario, candidate, **options) for candidate in (a, b)]
     most = MOST_CASES if same_case else 1
-    largest = sorted(group, key=lambda c: abs(math.log(c.estimate.ratio)), reverse=True)[:most]
-    figures, named_case = _figures(
-        scenario, [c for c in group if c in largest], same_case, len(group) == 1
-    )
-    few = ""
-    if same_case and len(largest) < len(group):
-        few = f" (the largest differences of {len(group)})"
-    separator = ", " if named_case else ": "
-    return run_words.capital(f"{before}{left} against {right}{separator}{'; '.join(figures)}{few}.")
+    ranked = sorted(group, key=_size, reverse=True)[:most]
+    largest = [comparison for comparison in group if comparison in ranked]
+    few, separator = "", ": "
+    if same_case:
+        if len(largest) < len(group):
+            few = f" (the largest differences of {len(group)})"
+        if run_words.case_title(scenario, largest[-1].numerator.case):
+            separator = ", "
+    verdicts = "; ".join(_verdicts(scenario, largest, same_case, alone=len(group) == 1))
+    return run_words.capital(f"{before}{' against '.join(sides)}{separator}{verdicts}{few}.")
 
 
-def _figures(
+def _size(comparison: Comparison) -> float:
+    """Return how far a comparison's ratio is from 1, for sorting."""
+    return _logarithm(comparison.estimate.ratio)
+
+
+def _verdicts(
     scenario: Scenario, group: Sequence[Comparison], with_case: bool, alone: bool
-) -> tuple[list[str], bool]:
-    """Return (verdicts in words, each with its case; True if the last has a case).
+) -> Iterator[str]:
+    """Yield verdicts in words, each with its case.
 
     If *alone*, the words say what would settle an undecided comparison.
     """
-    metric, case = METRICS[group[0].metric], ""
-    figures: list[str] = []
+    metric = METRICS[group[0].metric]
+    noun = "" if metric.above in ("faster", "more memory") else f"{metric.noun} "
     for comparison in group:
-        words = short(comparison)
-        if not figures and metric.above not in ("faster", "more memory"):
-            words = f"{metric.noun} {words}"
-        more = settles(scenario, comparison.estimate, comparison.metric) if alone else None
-        if more:
+        words = noun + short(comparison)
+        noun = ""  # only the first verdict names the metric
+        if alone and (more := settles(scenario, comparison.estimate, comparison.metric)):
             words += f" ({more})"
         case = run_words.case_title(scenario, comparison.numerator.case) if with_case else ""
-        figures.append(f"{case}: {words}" if case else words)
-    return figures, bool(case)
+        yield run_words.join(case, words, separator=": ")
 
 
 def levels(scenario: AnalysedScenario) -> list[str]:
@@ -177,50 +195,57 @@ def levels(scenario: AnalysedScenario) -> list[str]:
     first TOLD metrics of the scenario.
     """
     metrics = [METRICS[name] for name in scenario.metrics[:TOLD]]
-    cases = dict.fromkeys(candidate.case for candidate in scenario.whole)
+    ratios = [metric for metric in metrics if metric.ideal == "1"]
+    cases: dict[str, list[Candidate]] = defaultdict(list)
+    for candidate in scenario.whole:
+        cases[candidate.case].append(candidate)
     sentences = []
-    for case in cases:
-        sentences += [_level(scenario, case, metric) for metric in metrics if metric.ideal == "1"]
+    for case, candidates in cases.items():
+        title = run_words.case_title(scenario, case)
+        for metric in ratios:
+            subject = run_words.join(metric.title, title)
+            means = ", ".join(_means(scenario, candidates, metric))
+            sentences.append(f"{subject}: {means}.")
     return sentences
 
 
-def _level(scenario: AnalysedScenario, case: str, metric: Metric) -> str:
-    parts: list[str] = []
-    for candidate in (candidate for candidate in scenario.whole if candidate.case == case):
+def _means(
+    scenario: AnalysedScenario, candidates: Sequence[Candidate], metric: Metric
+) -> Iterator[str]:
+    unit = f" {metric.unit}"
+    for candidate in candidates:
         mean = level(scenario, candidate.key, metric.name)
-        words = metric.write(mean.ratio)
-        if not parts:
-            words += f" {metric.unit}"
+        words = metric.write(mean.ratio) + unit
+        unit = ""  # only the first mean has the unit
         if mean.low and mean.high:
             words += f" ({metric.write(mean.low)} to {metric.write(mean.high)})"
-        parts.append(f"{words} with {run_words.describe(scenario, candidate, with_case=False)}")
-    title = run_words.case_title(scenario, case)
-    where = f", {title}" if title else ""
-    return f"{metric.title}{where}: {', '.join(parts)}."
+        yield f"{words} with {run_words.describe(scenario, candidate, with_case=False)}"
 
 
 def answer(scenario: AnalysedScenario) -> list[str]:
     """Return sentences that answer the scenario's question:
     on its main metric, and on others (Metric.answers).
     """
-    metrics = [name for name in scenario.metrics[1:] if METRICS[name].answers]
-    main = levels(scenario)[:1] or _compared(scenario, scenario.metrics[0])
-    return [*main, *(sentence for name in metrics for sentence in _compared(scenario, name))]
+    first, *further = scenario.metrics
+    sentences = levels(scenario)[:1] or _compared(scenario, first)
+    for name in further:
+        if METRICS[name].answers:
+            sentences += _compared(scenario, name)
+    return sentences
 
 
 def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
     """Return sentences on the first comparison in *metric* and on each other "headline",
     in all their cases.
     """
-    groups: dict[tuple, list[Comparison]] = {}
+    groups: dict[tuple, list[Comparison]] = defaultdict(list)
     for c in scenario.principal(metric):
-        groups.setdefault((*c.sides, c.numerator.workers, c.denominator.workers), []).append(c)
-    first = [*groups][:1]
-    return [
-        conclusion(scenario, group)
-        for sides, group in groups.items()
-        if sides in first or sides[0] == "headline"
-    ]
+        groups[c.sides, c.numerator.workers, c.denominator.workers].append(c)
+    sentences: list[str] = []
+    for group in groups.values():
+        if not sentences or group[0].kind == "headline":
+            sentences.append(conclusion(scenario, group))
+    return sentences
 
 
 def last_against_first(run: Analysis, fall: Waterfall) -> str:
@@ -236,28 +261,22 @@ def _ends(run: Analysis, fall: Waterfall) -> tuple[str, str]:
     against = "torch's DataLoader with processes"
     if start.variant != TODAY:
         against = run_words.describe(scenario, start, with_case=False)
-    return (
-        f"threads {CONFIGURATIONS[scenario.candidate(fall.steps[-1].candidate).config].phrase}",
-        against,
-    )
+    last = scenario.candidate(fall.steps[-1].candidate)
+    return f"threads {CONFIGURATIONS[last.config].phrase}", against
 
 
 def sentence(run: Analysis, fall: Waterfall) -> str:
     """Return a sentence with a waterfall's total effect.
     If the last step only removes the GIL, add its effect.
     """
-    about, last = METRICS["throughput"], fall.steps[-1]
-    last_candidate, against = _ends(run, fall)
+    metric, last = METRICS["throughput"], fall.steps[-1]
     if fall.total.verdict == Verdict.OTHER_SAMPLES:
-        return (
-            f"{fall.workload}: {last_candidate} gave other samples than {against}, so their "
-            f"speeds are not compared."
-        )
-    text = (
-        f"{fall.workload}: {last_candidate} against {against}: {outcome(about, fall.total)}, "
-        f"{about.write(fall.end)} against {about.write(fall.start.value)} samples/s"
-    )
+        ends = " gave other samples than ".join(_ends(run, fall))
+        return f"{fall.workload}: {ends}, so their speeds are not compared."
+    total = outcome(metric, fall.total)
+    speeds = f"{metric.write(fall.end)} against {metric.write(fall.start.value)} samples/s"
+    text = f"{fall.workload}: {last_against_first(run, fall)}: {total}, {speeds}"
     # A step with another name has a further change, which was not measured by itself.
     if last.name == REMOVED and last.verdict != Verdict.OTHER_SAMPLES:
-        text += f"; removing the GIL by itself: {outcome(about, last)}"
+        text += f"; removing the GIL by itself: {outcome(metric, last)}"
     return text + "."
