@@ -22,22 +22,27 @@ class Table:
     """Positions of the columns that hold figures and are aligned on the right."""
 
 
-def _table(columns: Sequence[tuple[str, bool, Callable]], entries: Sequence) -> Table:
-    """Return a table with a row for each entry.
+Columns = list[tuple[str, bool, Callable]]
+"""Columns of a table: (heading, True if the cells are figures,
+function that returns the cell's text for an entry).
+"""
 
-    A column is (heading, True if its cells are figures,
-    function that returns the cell's text for an entry).
-    """
-    # Columns without any text are left out.
-    texts = [
-        (title, number, [write(entry) for entry in entries]) for title, number, write in columns
-    ]
-    texts = [(title, number, cells) for title, number, cells in texts if any(cells)]
-    return Table(
-        tuple(title for title, _, _ in texts),
-        tuple(zip(*(cells for _, _, cells in texts), strict=True)),
-        frozenset(place for place, (_, number, _) in enumerate(texts) if number),
-    )
+
+def _table(columns: Columns, entries: Sequence) -> Table:
+    """Return a table with a row for each entry."""
+    head: list[str] = []
+    texts: list[list[str]] = []
+    numbers = set()
+    for heading, is_number, write in columns:
+        cells = [write(entry) for entry in entries]
+        # Columns without any text are left out.
+        if not any(cells):
+            continue
+        if is_number:
+            numbers.add(len(head))
+        head.append(heading)
+        texts.append(cells)
+    return Table(tuple(head), tuple(zip(*texts, strict=True)), frozenset(numbers))
 
 
 @dataclass(frozen=True)
@@ -46,10 +51,21 @@ class Measured:
 
     candidate: Candidate
     values: list[float]
-    typical: float
-    """Geometric mean of the values, as in ratios (ftbench.document.model.Scenario.typical)."""
-    low: float
-    high: float
+
+    @property
+    def typical(self) -> float:
+        """Geometric mean of the values, as in ratios (ftbench.document.model.Scenario.typical)."""
+        return geometric_mean(self.values)
+
+    @property
+    def low(self) -> float:
+        """The lowest value."""
+        return min(self.values)
+
+    @property
+    def high(self) -> float:
+        """The highest value."""
+        return max(self.values)
 
 
 def candidates(scenario: Scenario, metric: str) -> list[Measured]:
@@ -58,53 +74,54 @@ def candidates(scenario: Scenario, metric: str) -> list[Measured]:
     """
     cases, variants = ["", *(case.name for case in scenario.cases)], [*VARIANTS]
 
-    def place(c: Candidate) -> tuple:
-        return cases.index(c.case), CONFIGS.index(c.config), variants.index(c.variant), c.workers
+    def place(candidate: Candidate) -> tuple[int, ...]:
+        return (
+            cases.index(candidate.case),
+            CONFIGS.index(candidate.config),
+            variants.index(candidate.variant),
+            candidate.workers,
+        )
 
     entries = []
-    for c in sorted(scenario.whole, key=place):
-        values = scenario.in_each_process(c.key, metric)
-        entries.append(Measured(c, values, geometric_mean(values), min(values), max(values)))
+    for candidate in sorted(scenario.whole, key=place):
+        values = scenario.in_each_process(candidate.key, metric)
+        entries.append(Measured(candidate, values))
     return entries
 
 
 def measured(scenario: Scenario, metric: Metric) -> Table:
     """Return a table of a metric's values: mean, lowest and highest of each candidate."""
+
+    def case(m: Measured) -> str:
+        return run_words.case_title(scenario, m.candidate.case)
+
     write = metric.write
-    return _table(
-        [
-            (
-                scenario.case_axis or "case",
-                False,
-                lambda m: run_words.case_title(scenario, m.candidate.case),
-            ),
-            ("candidate", False, lambda m: run_words.own_title(m.candidate)),
-            (f"mean, {metric.unit}", True, lambda m: write(m.typical)),
-            ("lowest", True, lambda m: write(m.low)),
-            ("highest", True, lambda m: write(m.high)),
-            ("rounds", True, lambda m: str(len(m.values))),
-        ],
-        candidates(scenario, metric.name),
-    )
+    columns: Columns = [
+        (scenario.case_axis or "case", False, case),
+        ("candidate", False, lambda m: run_words.own_title(m.candidate)),
+        (f"mean, {metric.unit}", True, lambda m: write(m.typical)),
+        ("lowest", True, lambda m: write(m.low)),
+        ("highest", True, lambda m: write(m.high)),
+        ("rounds", True, lambda m: str(len(m.values))),
+    ]
+    return _table(columns, candidates(scenario, metric.name))
 
 
 def ratios(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> Table:
     """Return a table of comparisons with their ratios, intervals and verdicts."""
-    return _table(
-        [
-            (
-                scenario.case_axis or "case",
-                False,
-                lambda c: run_words.case_title(scenario, c.numerator.case),
-            ),
-            ("comparison", False, lambda c: run_words.title_with_why(scenario, c)),
-            ("ratio", True, lambda c: f"{verdict_words.figure(c.estimate.ratio)}x"),
-            ("95% CI", True, verdict_words.interval),
-            ("p, adjusted", True, lambda c: _p_value(c.estimate.q)),
-            ("verdict", False, verdict_words.short),
-        ],
-        comparisons,
-    )
+
+    def case(c: Comparison) -> str:
+        return run_words.case_title(scenario, c.numerator.case)
+
+    columns: Columns = [
+        (scenario.case_axis or "case", False, case),
+        ("comparison", False, lambda c: run_words.title_with_why(scenario, c)),
+        ("ratio", True, lambda c: verdict_words.factor(c.estimate.ratio)),
+        ("95% CI", True, verdict_words.interval),
+        ("p, adjusted", True, lambda c: _p_value(c.estimate.q)),
+        ("verdict", False, verdict_words.short),
+    ]
+    return _table(columns, comparisons)
 
 
 def _p_value(p: float | None) -> str:
@@ -115,14 +132,10 @@ def _p_value(p: float | None) -> str:
 
 def outcomes(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> Table:
     """Return a table of comparisons with their outcomes in words."""
-    return _table(
-        [
-            (
-                "comparison",
-                False,
-                lambda c: run_words.title(scenario, c.numerator, c.denominator, with_case=True),
-            ),
-            (f"{scenario.metric.noun} (95% confidence interval)", False, verdict_words.short),
-        ],
-        comparisons,
-    )
+
+    def title(c: Comparison) -> str:
+        return run_words.title(scenario, c.numerator, c.denominator, with_case=True)
+
+    heading = f"{scenario.metric.noun} (95% confidence interval)"
+    columns: Columns = [("comparison", False, title), (heading, False, verdict_words.short)]
+    return _table(columns, comparisons)
