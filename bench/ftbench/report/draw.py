@@ -5,6 +5,7 @@ bar or a mark.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -26,6 +27,7 @@ from ftbench.report.style import (
     TEXT,
     WIDTH,
     Legend,
+    Marks,
 )
 from ftbench.report.tables import Table
 
@@ -34,11 +36,22 @@ MARGIN, PLOT = 6, WIDTH - 32
 CURVE_HEIGHT = 220
 # Curves of more points have this number of marks, and bands for their ranges.
 MOST_MARKS = 12
+# The most charts of single cases that are shown; others are shown on request.
+MOST_FACETS = 4
 # Factor by which an axis of ratios may reach beyond the smallest and the largest ratio.
 WIDEST = 10
 # No axis reaches further: matplotlib computes with values beyond the end, which must not overflow.
 MOST = 1e300
 IDEAL = {"color": TEXT, "linewidth": 1.5, "linestyle": ":"}
+
+
+class Scale(NamedTuple):
+    """Scale of an axis: its ends, and its marks with their labels."""
+
+    low: float
+    high: float
+    marks: list[float]
+    labels: list[str]
 
 
 @dataclass(frozen=True)
@@ -74,11 +87,37 @@ class Row:
     @property
     def ends(self) -> list[float]:
         """All places on the horizontal axis where the row draws something."""
-        return [
-            end
-            for end in (self.value, self.begin, self.low, self.high, *self.dots)
-            if end is not None
-        ]
+        places = self.value, self.begin, self.low, self.high, *self.dots
+        return [place for place in places if place is not None]
+
+
+class Text(NamedTuple):
+    """One line of text in a picture of rows."""
+
+    top: float
+    """Pixels from the top of the picture."""
+    text: str
+    style: dict[str, Any]
+    """Arguments for matplotlib."""
+
+
+class Place(NamedTuple):
+    """The place of a row, in pixels from the top of the picture."""
+
+    begin: float
+    middle: float
+    """Middle of the bar or mark."""
+    row: Row
+
+    @property
+    def end(self) -> float:
+        """Lower end of the bar or mark."""
+        return self.middle + BAR / 2
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Ends of vertical lines, which cross the bar or mark and no text."""
+        return self.middle - BAR / 2 - 1, self.end + 6
 
 
 @dataclass(frozen=True)
@@ -98,128 +137,160 @@ class Rows:
     @property
     def rows(self) -> list[Row]:
         """The rows of all groups."""
-        return [row for _, group in self.groups for row in group]
+        rows: list[Row] = []
+        for _, group in self.groups:
+            rows += group
+        return rows
 
     @property
     def logarithmic(self) -> bool:
         """True if the rows are marks on a logarithmic axis."""
+        if self.ratios:
+            return True
         bars = [row.value for row in self.rows if not (row.begin or row.dots)]
-        return self.ratios or (len(bars) == len(self.rows) and style.far_apart(bars))
+        return len(bars) == len(self.rows) and style.far_apart(bars)
 
     @property
     def height(self) -> float:
         """Height of the picture in pixels."""
-        return self._places()[2] + style.BELOW
+        _, _, height = self._layout()
+        return height + style.BELOW
 
-    def _places(
-        self,
-    ) -> tuple[list[tuple[float, str, dict]], list[tuple[float, float, Row]], float]:
-        """Return (texts, rows, height) of the layout, in pixels from the top of the picture.
-
-        A text is (top, string, style). A row is (top, middle of its bar or mark, row).
-        """
-        texts, rows, at = [], [], 0.0
+    def _layout(self) -> tuple[list[Text], list[Place], float]:
+        """Return (texts, places of the rows, height) of the picture without its axis."""
+        texts: list[Text] = []
+        places = []
+        top = 0.0
         for title, group in self.groups:
-            at += GAP if at else 0
+            top += GAP if top else 0
             for line in style.wrapped(title, style.LINE_LETTERS - 4):
-                texts.append((at, line, {"weight": "bold"}))
-                at += LINE
+                texts.append(Text(top, line, {"weight": "bold"}))
+                top += LINE
             for row in group:
-                begin = at
-                for text, colour in ((row.label, TEXT), (row.detail, SOFT)):
-                    for line in style.wrapped(text):
-                        texts.append((at, line, {"color": colour}))
-                        at += LINE
-                rows.append((begin, at + BAR / 2 + 1, row))
-                at += BAR + 12
-        return texts, rows, at
+                begin, lines = top, _texts(row, top)
+                texts += lines
+                top += len(lines) * LINE
+                places.append(Place(begin, top + BAR / 2 + 1, row))
+                top += BAR + 12
+        return texts, places, top
 
     def draw(self, figure: Figure, left: float, top: float) -> None:
         """Draw the picture with its top left corner at (`left`, `top`)."""
-        texts, places, height = self._places()
+        texts, places, height = self._layout()
         axes = style.place(figure, left + MARGIN, top, PLOT, height)
         axes.spines["left"].set_visible(False)
         axes.set_ylim(height, 0)
         axes.set_yticks([])
         axes.set_xlabel(style.cut(self.unit))
-        self._scale(axes)
+        self._set_scale(axes)
         across = axes.get_yaxis_transform()
-        for at, text, text_style in texts:
-            axes.text(0, at, text, va="top", transform=across, **text_style)
-        for begin, middle, row in places:
-            # Lines beside the bar or mark alone: none crosses a text.
-            ends = middle - BAR / 2 - 1, middle + BAR / 2 + 6
-            axes.vlines(axes.get_xticks(), *ends, color=GRID, linewidth=0.8, zorder=0.5)
-            if self.ratios:
-                axes.vlines(1, *ends, color=TEXT, linewidth=1, zorder=0.6)
-            if self.ideal is not None:
-                axes.vlines(self.ideal, *ends, zorder=0.6, **IDEAL)
-            (_mark if self.logarithmic else _bar)(axes, middle, row)
-            behind = {"xytext": (6, 0), "textcoords": "offset points", "va": "center_baseline"}
-            axes.annotate(
-                style.cut(row.text), (max(row.ends), middle), annotation_clip=False, **behind
-            )
+        for line in texts:
+            axes.text(0, line.top, line.text, va="top", transform=across, **line.style)
+        for place in places:
+            self._draw_lines(axes, place)
+            self._draw_row(axes, place)
             whole = Rectangle(
-                (0, begin),
-                1,
-                middle + BAR / 2 - begin,
+                (0, place.begin),
+                width=1,
+                height=place.end - place.begin,
                 transform=across,
                 fill=False,
                 linewidth=0,
                 zorder=9,
             )
-            style.hover(axes.add_patch(whole), row.hover)
+            style.hover(axes.add_patch(whole), place.row.hover)
 
-    def _scale(self, axes: Axes) -> None:
+    def _draw_lines(self, axes: Axes, place: Place) -> None:
+        axes.vlines(axes.get_xticks(), *place.ends, color=GRID, linewidth=0.8, zorder=0.5)
+        if self.ratios:
+            axes.vlines(1, *place.ends, color=TEXT, linewidth=1, zorder=0.6)
+        if self.ideal is not None:
+            axes.vlines(self.ideal, *place.ends, zorder=0.6, **IDEAL)
+
+    def _draw_row(self, axes: Axes, place: Place) -> None:
+        row, middle = place.row, place.middle
+        draw = _mark if self.logarithmic else _bar
+        draw(axes, middle, row)
+        axes.annotate(
+            style.cut(row.text),
+            (max(row.ends), middle),
+            annotation_clip=False,
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center_baseline",
+        )
+
+    def _set_scale(self, axes: Axes) -> None:
         if self.logarithmic:
-            low, high, marks, texts = self._logarithmic_scale()
+            scale = self._logarithmic_scale()
             axes.set_xscale("log")
             axes.minorticks_off()
         else:
-            low = min(end for row in self.rows for end in row.ends)
-            high = max(
-                (self.ideal or 0) * 1.05,
-                *(low + (max(row.ends) - low) / row.room for row in self.rows),
-            )
-            high = min(high, MOST) if high > low else low + 1
-            marks, texts = style.round_marks(low, high, 4)
-        axes.set_xlim(low, high)
-        axes.set_xticks(marks, texts)
+            scale = self._linear_scale()
+        axes.set_xlim(scale.low, scale.high)
+        axes.set_xticks(scale.marks, scale.labels)
 
-    def _logarithmic_scale(self) -> tuple[float, float, list[float], list[str]]:
-        """Return (low, high, marks, labels) of a logarithmic axis."""
+    def _linear_scale(self) -> Scale:
+        low = min(min(row.ends) for row in self.rows)
+        high = 1.05 * (self.ideal or 0)
+        for row in self.rows:
+            high = max(high, low + (max(row.ends) - low) / row.room)
+        high = min(high, MOST) if high > low else low + 1
+        return Scale(low, high, *style.round_marks(low, high, 4))
+
+    def _logarithmic_scale(self) -> Scale:
         values = [row.value for row in self.rows]
         if self.ratios:
             values.append(1.0)
         if self.ideal:
             values.append(self.ideal)
-        intervals = [end for row in self.rows for end in (row.low, row.high) if end is not None]
-        ends = intervals + values
+        ends = list(values)
+        for row in self.rows:
+            ends += [end for end in (row.low, row.high) if end is not None]
         # Two rounds can give intervals over many powers of ten:
         # cut off intervals, but no value and no line.
         low = max(min(ends), min(values) / WIDEST) * 0.85
-        high = min(min(max(ends), max(values) * WIDEST) / 0.85, MOST)
+        high = min(max(ends), max(values) * WIDEST) / 0.85
+        high = min(high, MOST)
         if self.ratios:
             marks = style.ratio_marks(low, high)
-            return low, high, marks, [f"{mark:g}x" for mark in marks]
-        wide = max(math.log(min(max(row.ends), high) / low) / row.room for row in self.rows)
-        high = max(low * math.exp(min(wide, math.log(MOST / low))), (self.ideal or 0) * 1.05)
-        return low, high, *style.log_marks(low, high, self.unit)
+            return Scale(low, high, marks, [f"{mark:g}x" for mark in marks])
+        # Room for the texts to the right of the values.
+        width = 0.0
+        for row in self.rows:
+            end = min(max(row.ends), high)
+            width = max(width, math.log(end / low) / row.room)
+        width = min(width, math.log(MOST / low))
+        high = max(low * math.exp(width), (self.ideal or 0) * 1.05)
+        return Scale(low, high, *style.log_marks(low, high, self.unit))
+
+
+def _texts(row: Row, top: float) -> list[Text]:
+    """Return the lines of text above a row's bar or mark; *top*: see Text.top."""
+    lines = [(line, TEXT) for line in style.wrapped(row.label)]
+    lines += [(line, SOFT) for line in style.wrapped(row.detail)]
+    texts = []
+    for number, (line, colour) in enumerate(lines):
+        texts.append(Text(top + number * LINE, line, {"color": colour}))
+    return texts
 
 
 def _bar(axes: Axes, y: float, row: Row) -> None:
     begin, end = sorted((row.begin, row.value))
     width = max(end - begin, axes.get_xlim()[1] * 0.003)  # show a thin bar even if nothing changed
-    look = {
-        "facecolor": COLOURS[row.config],
-        "hatch": LOOKS[row.variant].hatch,
-        "edgecolor": BACK,
-        "linewidth": 0,
-    }
-    axes.add_patch(Rectangle((begin, y - BAR / 2 + 1), width, BAR - 2, zorder=2, **look))
-    axes.plot(
-        row.dots, [y] * len(row.dots), "o", color=TEXT, markersize=3.5, alpha=0.6, markeredgewidth=0
+    bar = Rectangle(
+        (begin, y - BAR / 2 + 1),
+        width,
+        height=BAR - 2,
+        zorder=2,
+        facecolor=COLOURS[row.config],
+        hatch=LOOKS[row.variant].hatch,
+        edgecolor=BACK,
+        linewidth=0,
     )
+    axes.add_patch(bar)
+    heights = [y] * len(row.dots)
+    axes.plot(row.dots, heights, "o", color=TEXT, markersize=3.5, alpha=0.6, markeredgewidth=0)
     _whisker(axes, y, row, TEXT)
 
 
@@ -232,10 +303,10 @@ def _mark(axes: Axes, y: float, row: Row) -> None:
 
 
 def _whisker(axes: Axes, y: float, row: Row, colour: str) -> None:
-    if row.low is not None and row.low != row.high:
-        axes.plot(
-            [row.low, row.high], [y, y], color=colour, linewidth=1.5, marker="|", markersize=7
-        )
+    if row.low is None or row.low == row.high:
+        return
+    ends = [row.low, row.high]
+    axes.plot(ends, [y, y], color=colour, linewidth=1.5, marker="|", markersize=7)
 
 
 @dataclass(frozen=True)
@@ -260,18 +331,22 @@ class Line:
 
     def draw(self, axes: Axes) -> None:
         """Draw the curve with its ranges and marks."""
-        look = self.look
-        if len(self.x) <= MOST_MARKS:
-            axes.vlines(self.x, self.low, self.high, color=look["color"], linewidth=1.5)
-        elif self.low != self.high:
-            axes.fill_between(
-                self.x, self.low, self.high, color=look["color"], alpha=0.18, linewidth=0
-            )
-        axes.plot(self.x, self.y, **{**look, "marker": ""})
+        self._draw_ranges(axes)
+        line = {**self.look, "marker": ""}
+        axes.plot(self.x, self.y, **line)
+        mark = {**self.look, "linestyle": "", "markersize": 7, "zorder": 4}
         points = list(zip(self.x, self.y, self.hover, strict=True))
-        for x, y, text in [*points[: -1 : math.ceil(len(points) / MOST_MARKS)], points[-1]]:
-            (point,) = axes.plot(x, y, **{**look, "linestyle": ""}, markersize=7, zorder=4)
+        step = math.ceil(len(points) / MOST_MARKS)
+        for x, y, text in [*points[:-1:step], points[-1]]:
+            (point,) = axes.plot(x, y, **mark)
             style.hover(point, text)
+
+    def _draw_ranges(self, axes: Axes) -> None:
+        ranges, colour = (self.x, self.low, self.high), self.look["color"]
+        if len(self.x) <= MOST_MARKS:
+            axes.vlines(*ranges, color=colour, linewidth=1.5)
+        elif self.low != self.high:
+            axes.fill_between(*ranges, color=colour, alpha=0.18, linewidth=0)
 
 
 @dataclass(frozen=True)
@@ -299,8 +374,8 @@ class Curves:
 
     def draw(self, figure: Figure, left: float, top: float) -> None:
         """Draw the picture with its top left corner at (`left`, `top`)."""
-        low, high, marks, texts = self._vertical_scale()
-        margin = 14 + LETTER * max(map(len, texts))
+        scale = self._vertical_scale()
+        margin = 14 + LETTER * max(map(len, scale.labels))
         width = WIDTH - 20 - margin
         axes = style.place(figure, left + margin, top + LINE + 10, width, CURVE_HEIGHT)
         axes.grid(color=GRID, linewidth=0.8)
@@ -313,37 +388,45 @@ class Curves:
         if self.logarithmic_x:
             axes.set_xscale("log")
         axes.minorticks_off()
-        axes.set_ylim(low, high)
-        axes.set_yticks(marks, texts)
-        if self.marks:  # at every second place or fewer if there is no room for all texts
-            texts = [style.cut(text, style.MARK_LETTERS) for text in self.marks.values()]
-            step = math.ceil(LETTER * (max(map(len, texts)) + 1) * len(texts) / width)
-            axes.set_xticks([*self.marks][::step], texts[::step])
-        else:
-            axes.set_xticks(*style.round_marks(*axes.get_xlim()))
+        axes.set_ylim(scale.low, scale.high)
+        axes.set_yticks(scale.marks, scale.labels)
+        axes.set_xticks(*self._horizontal_marks(axes, width))
         axes.set_xlabel(style.cut(self.over))
-        above = {
-            "xycoords": "axes fraction",
-            "xytext": (4 - margin, 8),
-            "textcoords": "offset points",
-        }
-        axes.annotate(style.cut(self.unit), (0, 1), **above)
+        axes.annotate(
+            style.cut(self.unit),
+            (0, 1),
+            xycoords="axes fraction",
+            xytext=(4 - margin, 8),
+            textcoords="offset points",
+        )
         style.draw_legend(axes, self._legend(), 4 - margin)
 
-    def _vertical_scale(self) -> tuple[float, float, list[float], list[str]]:
-        """Return (low, high, marks, labels) of the vertical axis."""
-        ends = [end for line in self.lines for end in (*line.low, *line.high)]
-        ends += [y for _, y in self.ideal]
+    def _horizontal_marks(self, axes: Axes, width: float) -> Marks:
+        """Return the marks of the horizontal axis, which is *width* pixels long."""
+        if not self.marks:
+            return style.round_marks(*axes.get_xlim())
+        texts = [style.cut(text, style.MARK_LETTERS) for text in self.marks.values()]
+        # At every second place or fewer if there is no room for all texts.
+        longest = max(map(len, texts))
+        step = math.ceil(LETTER * (longest + 1) * len(texts) / width)
+        return [*self.marks][::step], texts[::step]
+
+    def _vertical_scale(self) -> Scale:
+        ends = [y for _, y in self.ideal]
+        for line in self.lines:
+            ends += [*line.low, *line.high]
         if self.logarithmic:
             low, high = min(ends) / 1.1, max(ends) * 1.1
-            return low, high, *style.log_marks(low, high, self.unit)
+            return Scale(low, high, *style.log_marks(low, high, self.unit))
         low, high = min(0.0, *ends), min(max(0.0, *ends) * 1.08, MOST)
         if not high:
             high = 0.0 if low < 0 else 1.0
-        return low, high, *style.round_marks(low, high)
+        return Scale(low, high, *style.round_marks(low, high))
 
     def _legend(self) -> Legend:
-        entries = [(line.label, Line2D([], [], markersize=7, **line.look)) for line in self.lines]
+        entries = []
+        for line in self.lines:
+            entries.append((line.label, Line2D([], [], markersize=7, **line.look)))
         if self.ideal:
             entries.append(("ideal", Line2D([], [], **IDEAL)))
         return entries if len(entries) > 1 else []

@@ -4,6 +4,7 @@ The colours of configurations are Okabe and Ito's, which people with any kind of
 tell apart. Variants differ in hatching, dashes and marks, not in colour.
 """
 
+import itertools
 import json
 import math
 import textwrap
@@ -46,10 +47,13 @@ LETTER = 7.4
 LINE_LETTERS, NAME_LETTERS, MARK_LETTERS, HOVER_LETTERS = 50, 44, 10, 1000
 # Places of marks on an axis of ratios.
 RATIOS = [
-    digit * power for power in (0.01, 0.1, 1, 10) for digit in (1, 1.2, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)
+    digit * power
+    for power, digit in itertools.product((0.01, 0.1, 1, 10), (1, 1.2, 1.5, 2, 3, 4, 5, 6, 7, 8, 9))
 ]
 # Units of time, in seconds.
 SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
+Marks = tuple[list[float], list[str]]
+"""Marks of an axis, and their labels."""
 Legend = Sequence[tuple[str, Artist]]
 """Entries of a legend: (name, artist that is drawn next to the name)."""
 
@@ -65,26 +69,26 @@ class Look:
 
 # The look of each variant. Variants that never meet in a chart share a look,
 # since there are only eight hatchings.
-LOOKS = {
-    variant: look
-    for look, variants in (
-        (Look("", "-", "o"), ("loader-thread", "bare-thread")),
-        (Look("///", (0, (4, 2)), "s"), ("loader-process", "bare-process")),
-        (Look("++", (0, (7, 2)), "*"), ("loader-decode", "loader-stack")),
-        (Look("xx", (0, (1, 1.5)), "X"), ("torch-process", "loader-spawn")),
-        (Look("/-", "-.", "D"), ("nodes-thread", "loader-forkserver")),
-        (Look("\\\\\\", (0, (7, 2, 2, 2)), "^"), ("spdl",)),
-        (Look("---", (0, (3, 1)), "P"), ("spdl-samples", "spdl-io")),
-        (Look("|||", (0, (2, 3)), "v"), ("loop", "serial")),
-    )
-    for variant in variants
-}
+LOOKS: dict[str, Look] = {}
+for _variants, _look in {
+    ("loader-thread", "bare-thread"): Look("", "-", "o"),
+    ("loader-process", "bare-process"): Look("///", (0, (4, 2)), "s"),
+    ("loader-decode", "loader-stack"): Look("++", (0, (7, 2)), "*"),
+    ("torch-process", "loader-spawn"): Look("xx", (0, (1, 1.5)), "X"),
+    ("nodes-thread", "loader-forkserver"): Look("/-", "-.", "D"),
+    ("spdl",): Look("\\\\\\", (0, (7, 2, 2, 2)), "^"),
+    ("spdl-samples", "spdl-io"): Look("---", (0, (3, 1)), "P"),
+    ("loop", "serial"): Look("|||", (0, (2, 3)), "v"),
+}.items():
+    LOOKS |= dict.fromkeys(_variants, _look)
 
 
 def cut(text: str, most: int = LINE_LETTERS) -> str:
     """Return *text* on one line, shortened to at most *most* characters."""
-    text = one_line(text)
-    return text if len(text) <= most else text[: most - 1] + "…"
+    line = one_line(text)
+    if len(line) <= most:
+        return line
+    return line[: most - 1] + "…"
 
 
 def wrapped(text: str, width: int = LINE_LETTERS, most: int = 3) -> list[str]:
@@ -97,9 +101,8 @@ def place(figure: Figure, left: float, top: float, width: float, height: float) 
     in pixels from the figure's top left corner.
     """
     across, down = figure.get_size_inches() * 72
-    axes = figure.add_axes(
-        (left / across, 1 - (top + height) / down, width / across, height / down)
-    )
+    bottom = 1 - (top + height) / down
+    axes = figure.add_axes((left / across, bottom, width / across, height / down))
     axes.set_facecolor("none")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -114,7 +117,8 @@ def far_apart(values: Iterable[float]) -> bool:
     the largest at least 10 times the smallest.
     """
     values = list(values)
-    return min(values) > 0 and max(values) / min(values) >= 10
+    smallest = min(values)
+    return smallest > 0 and max(values) / smallest >= 10
 
 
 def amount(value: float, unit: str) -> str:
@@ -122,44 +126,45 @@ def amount(value: float, unit: str) -> str:
     other values have none.
     """
     if unit in SECONDS:
-        seconds = value * SECONDS[unit]
-        name = next(
-            (name for name in SECONDS if seconds >= SECONDS[name] * (1 - 1e-9)),
-            "ns" if value else "s",
-        )
-        return f"{seconds / SECONDS[name]:,.3g} {name}"
+        return _duration(value * SECONDS[unit])
     if unit == "MiB" and value >= 1024 and value % 1024 == 0:
         return f"{value / 1024:g} GiB"
     return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
 
 
-def round_marks(
-    low: float, high: float, most: int = 5, **options: Any
-) -> tuple[list[float], list[str]]:
+def _duration(seconds: float) -> str:
+    """Return a duration in the largest unit of which it has one or more."""
+    if not seconds:
+        return "0 s"
+    units = (unit for unit, length in SECONDS.items() if seconds >= length * (1 - 1e-9))
+    unit = next(units, "ns")
+    return f"{seconds / SECONDS[unit]:,.3g} {unit}"
+
+
+def round_marks(low: float, high: float, most: int = 5, **options: Any) -> Marks:
     """Return (marks, labels) for an axis, with marks at round figures only.
     *options*: see MaxNLocator.
     """
-    marks = [
-        float(mark)
-        for mark in MaxNLocator(most, **options).tick_values(low, high)
-        if low <= mark <= high
-    ]
+    ticks = MaxNLocator(most, **options).tick_values(low, high)
+    marks = [float(tick) for tick in ticks if low <= tick <= high]
     return marks, [f"{mark:,.5g}" for mark in marks]
 
 
-def log_marks(
-    low: float, high: float, unit: str = "", most: int = 6
-) -> tuple[list[float], list[str]]:
+def log_marks(low: float, high: float, unit: str = "", most: int = 6) -> Marks:
     """Return (marks, labels) for a logarithmic axis: `most` or fewer, at 1, 2 and 5 times powers of
     ten if they fit.
     """
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for chosen in ((1, 2, 5), (1, 3), (1,)):
-        marks = [m * 10.0**power for power in powers for m in chosen]
-        marks = [mark for mark in marks if low / 1.001 <= mark <= high * 1.001]
+    for digits in ((1, 2, 5), (1, 3), (1,)):
+        marks = []
+        for power, digit in itertools.product(powers, digits):
+            mark = digit * 10.0**power
+            if low / 1.001 <= mark <= high * 1.001:
+                marks.append(mark)
         if len(marks) <= most:
             break
-    marks = marks[:: math.ceil(len(marks) / most) or 1]
+    step = math.ceil(len(marks) / most) or 1
+    marks = marks[::step]
     return marks, [amount(mark, unit) for mark in marks]
 
 
@@ -176,16 +181,24 @@ def ratio_marks(low: float, high: float) -> list[float]:
     # From 1 outwards, each with room for its text.
     gap = (high / low) ** (1 / 8)
     marks = [1.0]
-    for mark in sorted(RATIOS, key=lambda ratio: abs(math.log(ratio))):
-        if low <= mark <= high and all(max(mark / other, other / mark) >= gap for other in marks):
-            marks.append(mark)
+    for ratio in sorted(RATIOS, key=lambda ratio: abs(math.log(ratio))):
+        distances = [max(ratio / mark, mark / ratio) for mark in marks]
+        if low <= ratio <= high and min(distances) >= gap:
+            marks.append(ratio)
     return sorted(marks)
 
 
 def legend_height(entries: Legend) -> float:
     """Return the height of a legend in pixels."""
-    lines = sum(len(wrapped(name, NAME_LETTERS, 2)) for name, _ in entries)
-    return 6 + lines * (LINE + 3) if entries else 0
+    if not entries:
+        return 0
+    lines = sum(len(_wrapped_name(name)) for name, _ in entries)
+    return 6 + lines * (LINE + 3)
+
+
+def _wrapped_name(name: str) -> list[str]:
+    """Wrap a name in a legend."""
+    return wrapped(name, NAME_LETTERS, 2)
 
 
 def draw_legend(axes: Axes, entries: Legend, left: float) -> None:
@@ -198,7 +211,7 @@ def draw_legend(axes: Axes, entries: Legend, left: float) -> None:
     across, down = axes.figure.get_size_inches() * 72
     axes.legend(
         [handle for _, handle in entries],
-        ["\n".join(wrapped(name, NAME_LETTERS, 2)) for name, _ in entries],
+        ["\n".join(_wrapped_name(name)) for name, _ in entries],
         loc="upper left",
         bbox_to_anchor=(left / (box.width * across), -BELOW / (box.height * down)),
         frameon=False,
@@ -214,6 +227,6 @@ def hover(artist: Artist, text: str) -> None:
     """Store a tooltip in the artist's id. ftbench.report.pictures.svg moves it into a title,
     which browsers show.
     """
-    artist.set_gid(
-        json.dumps("\n".join(one_line(line) for line in text.split("\n"))[:HOVER_LETTERS])
-    )
+    lines = map(one_line, text.split("\n"))
+    tooltip = "\n".join(lines)[:HOVER_LETTERS]
+    artist.set_gid(json.dumps(tooltip))
