@@ -2,29 +2,22 @@
 ftbench.report.draw draws the charts.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from statistics import median
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
-from ftbench.document.model import Distribution, Scenario
-from ftbench.plan.candidates import VARIANTS, Candidate
+from ftbench.document.model import Scenario
+from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.metrics import METRICS, Metric
-from ftbench.report import run_words, style, tables, verdict_words
-from ftbench.report.draw import MOST_MARKS, Chart, Curves, Line, Row, Rows
+from ftbench.report import courses, run_words, style, tables, verdict_words
+from ftbench.report.draw import MOST_FACETS, Chart, Curves, Line, Row, Rows
 from ftbench.report.tables import Measured, Table
 from ftbench.stats.analysis import AnalysedScenario, Analysis
 from ftbench.stats.comparisons import Comparison
 
-# The most charts of single cases that are shown; others are shown on request.
-MOST_FACETS = 4
-# Titles of curves that trials recorded, by name; others have the name itself.
-TITLES = {
-    "epoch": "Time of each epoch",
-    "memory_mib": "Memory",
-    "uss_mib": "Memory of their own (USS)",
-}
 RANGES = "Geometric means of the rounds; lines: from the lowest round to the highest."
+INTERVALS = "95% confidence intervals. Filled: a difference is shown."
+# The most rounds whose values a tooltip lists.
+MOST_VALUES = 8
 
 
 def charts(scenario: AnalysedScenario) -> list[Chart]:
@@ -32,21 +25,10 @@ def charts(scenario: AnalysedScenario) -> list[Chart]:
     curves that trials recorded, other metrics.
     """
     first, *further = (METRICS[name] for name in scenario.metrics)
-    selected = [*_measured(scenario, first), *_ratios(scenario, first)]
-    for name, recorded in kept(scenario).items():
-        selected += _courses(scenario, name, recorded)
+    selected = [*_measured(scenario, first), *_ratios(scenario, first), *courses.charts(scenario)]
     for metric in further:
         selected += _measured(scenario, metric, metric.noun)
     return selected
-
-
-def _title(name: str) -> str:
-    title = METRICS[name].title if name in METRICS else name.replace("_", " ")
-    return TITLES.get(name) or run_words.capital(title.replace("-", " "))
-
-
-def _name(*parts: object) -> str:
-    return run_words.slug("-".join(str(part) for part in parts if part))
 
 
 def _measured(scenario: Scenario, metric: Metric, folded: str = "") -> Iterator[Chart]:
@@ -54,34 +36,26 @@ def _measured(scenario: Scenario, metric: Metric, folded: str = "") -> Iterator[
     else bars. *folded*: see Chart.folded.
     """
     measured = tables.candidates(scenario, metric.name)
-    over_cases, table = bool(_places(scenario)), tables.measured(scenario, metric)
-    if measured and not over_cases and not _is_curve(measured):
-        title = f"{metric.title}: {metric.best} is better"
-        picture = _bars(scenario, metric, measured)
-        yield Chart(_name(scenario.name, metric.name, 0), title, RANGES, picture, table, folded)
+    if not measured:
         return
-    groups: dict[Any, list[Measured]] = {}
-    for m in measured:
-        groups.setdefault(m.candidate.workers if over_cases else m.candidate.case, []).append(m)
-    keys = sorted(groups, reverse=True) if over_cases else [*groups]
-    most = 1 if over_cases else MOST_FACETS
-    for number, key in enumerate(keys):
-        which = _which(scenario, key) if len(groups) > 1 else ""
+    most_shown = MOST_FACETS
+    if _places(scenario):
+        facets, most_shown = _over_cases(scenario, metric, measured), 1
+    elif _is_curve(measured):
+        facets = _over_workers(scenario, metric, measured)
+    else:
+        facets = [("", _bars(scenario, metric, measured))]
+    table = tables.measured(scenario, metric)
+    for number, (facet, picture) in enumerate(facets):
+        subject = facet if len(facets) > 1 else ""
         yield Chart(
-            _name(scenario.name, metric.name, number),
-            f"{metric.title}{which}: {metric.best} is better",
-            RANGES,
-            _curves(scenario, metric, groups[key]),
-            table,
-            folded or (which.strip(" ,") if number >= most else ""),
+            name=run_words.slug(f"{scenario.name}-{metric.name}-{number or ''}"),
+            title=f"{metric.title}{subject}: {metric.best} is better",
+            caption=RANGES,
+            picture=picture,
+            table=table,
+            folded=folded or (subject.strip(" ,") if number >= most_shown else ""),
         )
-
-
-def _which(scenario: Scenario, key: str | int) -> str:
-    """Return the part of a title that names a number of workers, or a case."""
-    if isinstance(key, int):
-        return f" with {run_words.workers(key)}"
-    return f", {run_words.case_title(scenario, key)}"
 
 
 def _is_curve(measured: Sequence[Measured]) -> bool:
@@ -90,39 +64,73 @@ def _is_curve(measured: Sequence[Measured]) -> bool:
     return len(counts) > 2 or 0 in counts
 
 
-def _hover(scenario: Scenario, metric: Metric, m: Measured) -> str:
-    rounds = ", ".join(metric.write(value) for value in m.values[:8]) + (
-        ", ..." if len(m.values) > 8 else ""
+Facets = list[tuple[str, Curves | Rows]]
+"""Pictures of one metric: pairs (end of the title, picture)."""
+
+
+def _over_cases(scenario: Scenario, metric: Metric, measured: Sequence[Measured]) -> Facets:
+    """Return curves over the cases for each number of workers, the most workers first."""
+    groups = defaultdict(list)
+    for m in measured:
+        groups[m.candidate.workers].append(m)
+    facets: Facets = []
+    for number in sorted(groups, reverse=True):
+        picture = _curves_over_cases(scenario, metric, groups[number])
+        facets.append((f" with {run_words.workers(number)}", picture))
+    return facets
+
+
+def _over_workers(scenario: Scenario, metric: Metric, measured: Sequence[Measured]) -> Facets:
+    """Return curves over the number of workers for each case."""
+    groups = defaultdict(list)
+    for m in measured:
+        groups[m.candidate.case].append(m)
+    facets: Facets = []
+    for case, of_case in groups.items():
+        picture = _curves_over_workers(scenario, metric, of_case)
+        facets.append((f", {run_words.case_title(scenario, case)}", picture))
+    return facets
+
+
+def _hover(scenario: Scenario, metric: Metric, measured: Measured) -> str:
+    values = [metric.write(value) for value in measured.values[:MOST_VALUES]]
+    if len(measured.values) > MOST_VALUES:
+        values.append("...")
+    lines = (
+        run_words.full_title(scenario, measured.candidate),
+        f"mean {metric.write(measured.typical)} {metric.unit}",
+        f"{metric.write(measured.low)} to {metric.write(measured.high)}",
+        f"rounds: {', '.join(values)}",
     )
-    return (
-        f"{run_words.full_title(scenario, m.candidate)}\nmean {metric.write(m.typical)} "
-        f"{metric.unit}"
-        f"\n{metric.write(m.low)} to {metric.write(m.high)}\nrounds: {rounds}"
-    )
+    return "\n".join(lines)
 
 
 def _bars(scenario: Scenario, metric: Metric, measured: Sequence[Measured]) -> Rows:
-    counts = {m.candidate.workers for m in measured}
-    groups: dict[str, list[Row]] = {}
+    groups = defaultdict(list)
     for m in measured:
-        c = m.candidate
-        fields = (
-            run_words.own_title(c),
-            m.typical,
-            m.low,
-            m.high,
-            _hover(scenario, metric, m),
-            c.config,
-            c.variant,
+        candidate = m.candidate
+        row = Row(
+            label=run_words.own_title(candidate),
+            value=m.typical,
+            low=m.low,
+            high=m.high,
+            hover=_hover(scenario, metric, m),
+            config=candidate.config,
+            variant=candidate.variant,
+            text=metric.write(m.typical),
         )
-        row = Row(*fields, text=metric.write(m.typical))
-        groups.setdefault(run_words.case_title(scenario, c.case), []).append(row)
-    ideal = (
-        {"workers": max(counts), "1": 1}.get(metric.ideal)
-        if len(counts) == 1 or metric.ideal == "1"
-        else None
-    )
-    return Rows(list(groups.items()), metric.unit, ideal=ideal)
+        groups[run_words.case_title(scenario, candidate.case)].append(row)
+    return Rows(list(groups.items()), metric.unit, ideal=_ideal_bar(metric, measured))
+
+
+def _ideal_bar(metric: Metric, measured: Sequence[Measured]) -> float | None:
+    """Return the length of an ideal bar; None if there is none for all of them."""
+    if metric.ideal == "1":
+        return 1
+    counts = {m.candidate.workers for m in measured}
+    if metric.ideal == "workers" and len(counts) == 1:
+        return max(counts)
+    return None
 
 
 def _places(scenario: Scenario) -> dict[str, float]:
@@ -130,259 +138,167 @@ def _places(scenario: Scenario) -> dict[str, float]:
     equal or missing.
     """
     places = {case.name: case.value for case in scenario.cases if case.value is not None}
-    return places if len(scenario.cases) == len(set(places.values())) > 1 else {}
+    if len(scenario.cases) == len(set(places.values())) > 1:
+        return places
+    return {}
 
 
-def _curves(scenario: Scenario, metric: Metric, measured: Sequence[Measured]) -> Curves:
-    """Return a metric's picture: curves over the cases, or over the number of workers if the cases
-    have no axis.
-    """
+def _curves_over_cases(scenario: Scenario, metric: Metric, measured: Sequence[Measured]) -> Curves:
     places = _places(scenario)
-    points: dict[tuple[str, str], list[tuple]] = {}
-    for m in measured:
-        c = m.candidate
-        point = places.get(c.case, c.workers), m.typical, m.low, m.high, _hover(scenario, metric, m)
-        points.setdefault((c.config, c.variant), []).append(point)
-    lines = [
-        Line(*side, run_words.label(*side), *zip(*sorted(values), strict=True))
-        for side, values in points.items()
-    ]
-    if not places:
-        return _over_workers(metric, lines, measured)
-    marks = {
-        value: name.replace("-", " ")
-        for name, value in sorted(places.items(), key=lambda item: item[1])
-    }
-    far = style.far_apart(end for m in measured for end in (m.low, m.high))
-    level = [(x, 1.0) for x in marks] if metric.ideal == "1" else []
+    marks = {}
+    for name in sorted(places, key=places.__getitem__):
+        marks[places[name]] = name.replace("-", " ")
+    ends = [*(m.low for m in measured), *(m.high for m in measured)]
     return Curves(
-        lines, scenario.case_axis or "case", metric.unit, marks, style.far_apart(marks), far, level
+        lines=_lines(scenario, metric, measured, places),
+        over=scenario.case_axis or "case",
+        unit=metric.unit,
+        marks=marks,
+        logarithmic_x=style.far_apart(marks),
+        logarithmic=style.far_apart(ends),
+        ideal=[(x, 1.0) for x in marks] if metric.ideal == "1" else [],
     )
 
 
-def _over_workers(metric: Metric, lines: Sequence[Line], measured: Sequence[Measured]) -> Curves:
-    """Return the picture of *lines* over the number of workers, with the ideal line."""
+def _curves_over_workers(
+    scenario: Scenario, metric: Metric, measured: Sequence[Measured]
+) -> Curves:
     counts = sorted({m.candidate.workers for m in measured})
-    ideal = _ideal(metric, counts, [m.typical for m in measured if m.candidate.workers == 1])
-    wide = min(counts) > 0 and len(counts) > 3
-    return Curves(lines, "workers", metric.unit, {n: str(n) for n in counts}, wide, ideal=ideal)
+    return Curves(
+        lines=_lines(scenario, metric, measured, {}),
+        over="workers",
+        unit=metric.unit,
+        marks={number: str(number) for number in counts},
+        logarithmic_x=min(counts) > 0 and len(counts) > 3,
+        ideal=_ideal_curve(metric, counts, measured),
+    )
 
 
-def _ideal(
-    metric: Metric, counts: Sequence[int], of_one: Sequence[float]
-) -> list[tuple[float, float]]:
-    """Return the ideal line: 1, or the best value
-    of one worker (*of_one*) times the number of workers.
+def _lines(
+    scenario: Scenario,
+    metric: Metric,
+    measured: Sequence[Measured],
+    places: Mapping[str, float],
+) -> list[Line]:
+    """Return a curve for each configuration and variant, over *places* of cases, or over the
+    number of workers if there are none.
     """
+    points: dict[tuple[str, str], list[tuple]] = defaultdict(list)
+    for m in measured:
+        candidate = m.candidate
+        x = places.get(candidate.case, candidate.workers)
+        point = x, m.typical, m.low, m.high, _hover(scenario, metric, m)
+        points[candidate.config, candidate.variant].append(point)
+    lines = []
+    for (config, variant), of_line in points.items():
+        label = run_words.label(config, variant)
+        columns = zip(*sorted(of_line), strict=True)
+        lines.append(Line(config, variant, label, *columns))
+    return lines
+
+
+def _ideal_curve(
+    metric: Metric, counts: Sequence[int], measured: Sequence[Measured]
+) -> list[tuple[float, float]]:
+    """Return the ideal line: 1, or the best value of one worker times the number of workers."""
     if metric.ideal == "1":
         return [(number, 1.0) for number in counts]
-    single = 1.0 if metric.ideal else max(of_one, default=0.0)
-    if metric.best != "higher" or metric.unit == "%" or not single:
+    if metric.best != "higher" or metric.unit == "%":
         return []
-    return [(number, number * single) for number in counts]
+    single = 1.0
+    if not metric.ideal:
+        single = max((m.typical for m in measured if m.candidate.workers == 1), default=0.0)
+    return [(number, number * single) for number in counts if single]
 
 
 def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
     """Yield a chart of the scenario's main ratios (if any),
     with a table of all ratios in *metric*.
     """
-    every, chosen = scenario.compared(metric.name), scenario.principal()
-    if not chosen:
+    groups = defaultdict(list)
+    for comparison in scenario.principal():
+        case = run_words.case_title(scenario, comparison.numerator.case)
+        groups[case].append(_ratio(scenario, comparison))
+    if not groups:
         return
-    groups: dict[str, list[Row]] = {}
-    for c in chosen:
-        title = run_words.title(
-            scenario, c.numerator, c.denominator, with_case=c.numerator.case != c.denominator.case
-        )
-        estimate = c.estimate
-        factor = f"{verdict_words.figure(estimate.ratio)}x"
-        hover = f"{run_words.title_with_why(scenario, c)}\n{factor} ({verdict_words.interval(c)})"
-        words = f"{factor}: {verdict_words.short(c)}"
-        row = Row(
-            title,
-            estimate.ratio,
-            estimate.low,
-            estimate.high,
-            hover,
-            detail=words,
-            shown=estimate.shown,
-        )
-        groups.setdefault(run_words.case_title(scenario, c.numerator.case), []).append(row)
-    about = "Who is faster" if metric.name == "throughput" else f"{metric.title}: who is better"
+    question = f"{metric.title}: who is better"
+    if metric.name == "throughput":
+        question = "Who is faster"
     yield Chart(
-        _name(scenario.name, metric.name, "ratios"),
-        f"{about}, and is it certain?",
-        f"Ratios of {metric.noun} within rounds, with 95% confidence intervals. Filled: a "
-        f"difference is shown.",
-        Rows(list(groups.items()), f"ratio of {metric.noun}", ratios=True),
-        tables.ratios(scenario, every),
+        name=run_words.slug(f"{scenario.name}-{metric.name}-ratios"),
+        title=f"{question}, and is it certain?",
+        caption=f"Ratios of {metric.noun} within rounds, with {INTERVALS}",
+        picture=Rows(list(groups.items()), f"ratio of {metric.noun}", ratios=True),
+        table=tables.ratios(scenario, scenario.compared(metric.name)),
     )
 
 
-Kept = dict[str, list[Distribution]]
-"""Curves that trials recorded under one name: {candidate's key: [curve of each round]}."""
-
-
-def kept(scenario: Scenario) -> dict[str, Kept]:
-    """Return the curves that trials recorded, by name."""
-    curves: dict[str, Kept] = {}
-    for c in (m.candidate for m in tables.candidates(scenario, scenario.metrics[0])):
-        for trial in scenario.trials_of(c.key):
-            for name, values in trial.distributions.items():
-                curves.setdefault(name, {}).setdefault(c.key, []).append(values)
-    return curves
-
-
-Curve = tuple[Sequence[float], list[float], list[float], list[float]]
-"""Lists (x, median, lowest, highest value of the rounds)."""
-
-
-def _curve(rounds: Sequence[Distribution]) -> Curve:
-    """Return lists (x, median, lowest, highest value of the rounds) of a curve, for each x that
-    every round has.
-    """
-    at_each = list(zip(*(trial.values for trial in rounds), strict=False))
-    x = rounds[0].over.values[: len(at_each)]
-    middle, low, high = ([summary(column) for column in at_each] for summary in (median, min, max))
-    return x, middle, low, high
-
-
-def _most_workers(candidates: Sequence[Candidate]) -> dict[str, int]:
-    """Return {case: the largest number of workers of its candidates}."""
-    return {
-        case: max(c.workers for c in candidates if c.case == case)
-        for case in {c.case for c in candidates}
-    }
-
-
-def _courses(scenario: Scenario, name: str, kept: Kept) -> Iterator[Chart]:
-    """Yield a chart for each case, with the curves *name* that trials recorded.
-
-    If the curves of all candidates and rounds are equal, yield one chart with one curve.
-    """
-    first, label = next(iter(kept.values()))[0], _title(name)
-    unit, over = first.unit, first.over.title
-    candidates = [scenario.candidate(key) for key in kept]
-    curves = [_curve(rounds) for rounds in kept.values()]
-    lines = [
-        _course(scenario, candidate, curve, over, unit)
-        for candidate, curve in zip(candidates, curves, strict=True)
-    ]
-    titles = [run_words.full_title(scenario, candidate) for candidate in candidates]
-    table = _table_of_courses(titles, curves, over, unit)
-    ranges = "shaded" if len(curves[0][0]) > MOST_MARKS else "lines"
-    caption = f"By {over}: medians of the rounds; {ranges}: from the lowest round to the highest."
-    parts = _by_case(scenario, candidates, lines)
-    if _all_equal(curves):
-        caption = (
-            f"In every round of all {len(curves)} candidates the same values, to the last "
-            f"digit kept."
-        )
-        parts = {
-            "the same for all": [
-                replace(next(iter(parts.values()))[0], config="", variant="loader-thread")
-            ]
-        }
-    for number, (which, drawn) in enumerate(parts.items()):
-        yield Chart(
-            _name(scenario.name, name, "curve", number),
-            f"{label}: {which}" if which else label,
-            caption,
-            Curves(drawn, over, unit),
-            table,
-            f"more of {label}" if number >= MOST_FACETS else "",
-        )
-
-
-def _all_equal(curves: Sequence[Curve]) -> bool:
-    """True if several candidates had the same values in all rounds."""
-    _, _, low, high = curves[0]
-    return len(curves) > 1 and low == high and all(curve == curves[0] for curve in curves)
-
-
-def _by_case(
-    scenario: Scenario, candidates: Sequence[Candidate], lines: Sequence[Line]
-) -> dict[str, list[Line]]:
-    """Return {title: lines with the most workers of a case}; the table has all."""
-    most = _most_workers(candidates)
-    several = len({candidate.workers for candidate in candidates}) > 1
-    parts: dict[str, list[Line]] = {}
-    for candidate, line in zip(candidates, lines, strict=True):
-        if candidate.workers == most[candidate.case]:
-            words = [run_words.case_title(scenario, candidate.case)]
-            if several:
-                words.append(run_words.workers(candidate.workers))
-            parts.setdefault(", ".join(filter(None, words)), []).append(line)
-    return parts
-
-
-def _course(scenario: Scenario, candidate: Candidate, curve: Curve, over: str, unit: str) -> Line:
-    x, middle, low, high = curve
-    title = run_words.full_title(scenario, candidate)
-    hover = [f"{title}\n{over} {at:,g}\n{y:.4g} {unit}" for at, y in zip(x, middle, strict=True)]
-    label = run_words.label(candidate.config, candidate.variant)
-    return Line(candidate.config, candidate.variant, label, x, middle, low, high, hover)
-
-
-def _table_of_courses(
-    titles: Sequence[str], curves: Sequence[Curve], over: str, unit: str
-) -> Table:
-    rows = [
-        (title, f"{x[0]:,g}", f"{middle[0]:.4g}", f"{middle[-1]:.4g}", f"{max(high):.4g}")
-        for title, (x, middle, _, high) in zip(titles, curves, strict=True)
-    ]
-    head = "candidate", f"first {over}", f"{unit} there", "at the end", "largest of any round"
-    return Table(head, tuple(rows), frozenset(range(1, 5)))
+def _ratio(scenario: Scenario, comparison: Comparison) -> Row:
+    a, b, estimate = comparison.numerator, comparison.denominator, comparison.estimate
+    factor = verdict_words.factor(estimate.ratio)
+    title = run_words.title_with_why(scenario, comparison)
+    return Row(
+        label=run_words.title(scenario, a, b, with_case=a.case != b.case),
+        value=estimate.ratio,
+        low=estimate.low,
+        high=estimate.high,
+        hover=f"{title}\n{factor} ({verdict_words.interval(comparison)})",
+        detail=f"{factor}: {verdict_words.short(comparison)}",
+        shown=estimate.shown,
+    )
 
 
 def overview(run: Analysis) -> Chart | None:
     """Return a chart of threads without the GIL against processes with it; None if there are fewer
     than two ratios.
     """
-    comparisons: dict[str, tuple[AnalysedScenario, Comparison]] = {}
+    rows: dict[str, Row] = {}
+    cells = []
     for scenario in run.others:
-        for c in scenario.compared():
-            a, b = c.numerator, c.denominator
-            processes = VARIANTS[a.variant].processes, VARIANTS[b.variant].processes
-            same = (a.workers, a.case) == (b.workers, b.case)
-            if same and (a.config, b.config, *processes) == ("ft", "gil", False, True):
-                where = ", ".join(
-                    filter(None, (scenario.name, run_words.case_title(scenario, a.case)))
-                )
-                comparisons.setdefault(where, (scenario, c))  # the first of each case
-    if len(comparisons) < 2:
+        for comparison in filter(_threads_against_processes, scenario.compared()):
+            case = run_words.case_title(scenario, comparison.numerator.case)
+            subject = run_words.join(scenario.name, case)
+            if subject in rows:  # the first of each case
+                continue
+            rows[subject] = _advantage(scenario, comparison, subject)
+            metric, factor = METRICS[comparison.metric], _advantage_factor(comparison)
+            cells.append((subject, metric.title, factor, verdict_words.short(comparison)))
+    if len(rows) < 2:
         return None
-    rows, cells = [], []
-    for where, (scenario, c) in comparisons.items():
-        ratio, low, high = c.advantage
-        about, factor, words = (
-            METRICS[c.metric],
-            f"{verdict_words.figure(ratio)}x",
-            verdict_words.short(c),
-        )
-        hover = f"{where}\n{run_words.title_with_why(scenario, c)}\n{factor}"
-        is_shown = c.estimate.shown
-        rows.append(
-            Row(
-                f"{where}: {about.noun}",
-                ratio,
-                low,
-                high,
-                hover,
-                detail=f"{factor}: {words}",
-                shown=is_shown,
-            )
-        )
-        cells.append((where, about.title, factor, words))
+    head = "scenario", "quantity", "advantage of threads", "as measured"
+    unit = "advantage of threads (above 1: better)"
     return Chart(
-        "overview",
-        "Threads without the GIL against processes with it",
-        "Right of 1 the threads are better; lines are 95% confidence intervals. Filled: a "
-        "difference is shown.",
-        Rows([("", rows)], "advantage of threads (above 1: better)", ratios=True),
-        Table(
-            ("scenario", "quantity", "advantage of threads", "as measured"),
-            tuple(cells),
-            frozenset({2}),
-        ),
+        name="overview",
+        title="Threads without the GIL against processes with it",
+        caption=f"Right of 1 the threads are better; lines are {INTERVALS}",
+        picture=Rows([("", [*rows.values()])], unit, ratios=True),
+        table=Table(head, tuple(cells), frozenset({2})),
+    )
+
+
+def _threads_against_processes(comparison: Comparison) -> bool:
+    """True if threads without the GIL are compared with as many processes with it."""
+    a, b = comparison.numerator, comparison.denominator
+    if (a.config, b.config) != ("ft", "gil") or (a.workers, a.case) != (b.workers, b.case):
+        return False
+    return VARIANTS[b.variant].processes and not VARIANTS[a.variant].processes
+
+
+def _advantage_factor(comparison: Comparison) -> str:
+    ratio, _, _ = comparison.advantage
+    return verdict_words.factor(ratio)
+
+
+def _advantage(scenario: Scenario, comparison: Comparison, subject: str) -> Row:
+    ratio, low, high = comparison.advantage
+    factor = _advantage_factor(comparison)
+    title = run_words.title_with_why(scenario, comparison)
+    return Row(
+        label=f"{subject}: {METRICS[comparison.metric].noun}",
+        value=ratio,
+        low=low,
+        high=high,
+        hover=f"{subject}\n{title}\n{factor}",
+        detail=f"{factor}: {verdict_words.short(comparison)}",
+        shown=comparison.estimate.shown,
     )
