@@ -1,10 +1,11 @@
 """A waterfall as a chart, and the notes below the chart."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ftbench.document.model import Change, Verdict, Waterfall
-from ftbench.plan.metrics import METRICS
+from ftbench.plan.metrics import METRICS, Metric
 from ftbench.plan.waterfall import THREADS
 from ftbench.report import commands, run_words, verdict_words
 from ftbench.report.draw import MOST, Chart, Row, Rows
@@ -18,8 +19,8 @@ def chart(run: Analysis, fall: Waterfall) -> Chart:
     """Return the chart of a run's waterfall, with dots for each process."""
     scenario = run.scenario(fall.scenario)
     keys = [fall.start.candidate, *(step.candidate for step in fall.steps)]
-    subject = (scenario.description, run_words.case_title(scenario, fall.case))
-    title = f"{', '.join(filter(None, subject))}: {run_words.each_with(scenario, fall.workers)}"
+    subject = run_words.join(scenario.description, run_words.case_title(scenario, fall.case))
+    title = f"{subject}: {run_words.each_with(scenario, fall.workers)}"
     dot = "job of all ranks" if scenario.ranks else "process"
     dots = [scenario.in_each_process(key, "throughput") for key in keys]
     return drawn(run_words.slug(fall.workload), title, fall, dot, dots)
@@ -34,24 +35,28 @@ def drawn(
     *dot* says what each dot on a bar stands for, such as "process" or "machine".
     *dots*: the throughputs of each candidate of the chain.
     """
+    start, last, cpu = fall.start, fall.steps[-1], fall.cpu_per_1000
     values = speeds(fall)
-    last, cpu = fall.steps[-1].candidate, fall.cpu_per_1000
-    rows = [_row(fall.start.name, fall.start.candidate, values[0], 0.0, dot, dots[0])]
-    cells = [(fall.start.name, "", f"{values[0]:.0f}", "", "")]
-    for number, (step, cpu_step) in enumerate(zip(fall.steps, cpu.steps, strict=True), 1):
-        cells.append(_cells(step.name, values[number], step, cpu_step))
-        row = _row(step.name, step.candidate, values[number], values[number - 1], dot, dots[number])
-        rows.append(_with_change(row, cells[-1]))
-    cells.append(_cells("in all", values[-1], fall.total, cpu.total))
-    rows.append(_with_change(_row("in all", last, values[-1], 0.0, dot, dots[-1]), cells[-1]))
+    rows = [_row(start.name, start.candidate, (0.0, values[0]), dot, dots[0])]
+    cells = [(start.name, "", f"{values[0]:.0f}", "", "")]
+
+    def add(row: Row, change: Change, cpu_change: Change) -> None:
+        texts = _cells(row, change, cpu_change)
+        cells.append(texts)
+        rows.append(_with_change(row, texts))
+
+    changes = zip(fall.steps, cpu.steps, itertools.pairwise(values), dots[1:], strict=True)
+    for step, cpu_step, ends, of_step in changes:
+        add(_row(step.name, step.candidate, ends, dot, of_step), step, cpu_step)
+    add(_row("in all", last.candidate, (0.0, values[-1]), dot, dots[-1]), fall.total, cpu.total)
     head = ("what changes", "factor", "samples/s", "throughput", "CPU time")
     return Chart(
-        f"waterfall-{name}",
-        run_words.capital(title),
-        "Each bar is one change, from what was before it to what came after; in brackets its 95% "
-        f"confidence interval. Dots: one {dot} each.",
-        Rows([("", rows)], "samples/s"),
-        Table(head, tuple(cells), frozenset({1, 2})),
+        name=f"waterfall-{name}",
+        title=run_words.capital(title),
+        caption="Each bar is one change, from what was before it to what came after; in brackets "
+        f"its 95% confidence interval. Dots: one {dot} each.",
+        picture=Rows([("", rows)], "samples/s"),
+        table=Table(head, tuple(cells), frozenset({1, 2})),
     )
 
 
@@ -63,27 +68,41 @@ def speeds(fall: Waterfall) -> list[float]:
     return values
 
 
-def _row(name: str, key: str, value: float, begin: float, unit: str, dots: Sequence[float]) -> Row:
-    """Return the bar of the candidate *key* from *begin* to *value*, before its change is known."""
+def _row(name: str, key: str, ends: tuple[float, float], unit: str, dots: Sequence[float]) -> Row:
+    """Return the bar of the candidate *key* between two *ends*, before its change is known."""
     config, variant, _ = key.split("/", 2)
-    hover = f"one {unit} each: " + ", ".join(f"{dot:.0f}" for dot in dots) + " samples/s"
-    text = f"{value:.0f}/s"
-    return Row(name, value, None, None, hover, config, variant, "", text, begin, tuple(dots))
+    begin, value = ends
+    values = ", ".join(f"{dot:.0f}" for dot in dots)
+    return Row(
+        label=name,
+        value=value,
+        low=None,
+        high=None,
+        hover=f"one {unit} each: {values} samples/s",
+        config=config,
+        variant=variant,
+        text=f"{value:.0f}/s",
+        begin=begin,
+        dots=tuple(dots),
+    )
 
 
-def _cells(name: str, value: float, change: Change, cpu: Change) -> tuple[str, str, str, str, str]:
+Cells = tuple[str, str, str, str, str]
+
+
+def _cells(row: Row, change: Change, cpu: Change) -> Cells:
     """Return the cells of a change: name, factor, throughput, and what changed in words."""
     words, factor, cpu_words = verdict_words.outcome(METRICS["throughput"], change), "", ""
     if change.verdict != Verdict.OTHER_SAMPLES:
         factor = f"x {change.ratio:.2f}"
         # The column's heading says CPU time.
         cpu_words = verdict_words.outcome(METRICS[CPU], cpu).replace(" CPU time", "")
-    return name, factor, f"{value:.0f}", words, cpu_words
+    return row.label, factor, f"{row.value:.0f}", words, cpu_words
 
 
-def _with_change(row: Row, cells: tuple[str, ...]) -> Row:
+def _with_change(row: Row, cells: Cells) -> Row:
     _, factor, _, words, _ = cells
-    return replace(row, detail=words, text=" · ".join(filter(None, (factor, row.text))))
+    return replace(row, detail=words, text=run_words.join(factor, row.text, separator=" · "))
 
 
 def notes(run: Analysis, fall: Waterfall) -> list[str]:
@@ -92,37 +111,46 @@ def notes(run: Analysis, fall: Waterfall) -> list[str]:
     """
     scenario = run.scenario(fall.scenario)
     sentences = [_from_first_to_last(fall)]
-    changes = [*((step.name, step) for step in fall.steps), ("in all", fall.total)]
-    words = [(name, verdict_words.settles(scenario, change)) for name, change in changes]
-    undecided = [f"{name}: {more}" for name, more in words if more]
+    changes: list[tuple[str, Change]] = [(step.name, step) for step in fall.steps]
+    undecided = []
+    for name, change in [*changes, ("in all", fall.total)]:
+        if more := verdict_words.settles(scenario, change):
+            undecided.append(f"{name}: {more}")
     if undecided:
         sentences.append(f"Undecided: {'; '.join(undecided)}.")
-    return sentences + (_missing(run, fall) if fall.missing else [])
+    if fall.missing:
+        sentences += _missing(run, fall)
+    return sentences
 
 
 def _from_first_to_last(fall: Waterfall) -> str:
-    cpu, metric = fall.cpu_per_1000, METRICS[CPU]
-    text = (
-        f"CPU time for 1,000 samples {metric.write(cpu.start.value)} s to {metric.write(cpu.end)} s"
-    )
+    cpu = fall.cpu_per_1000
+    text = f"CPU time for 1,000 samples {_both_ends(METRICS[CPU], cpu.start.value, cpu.end)}"
     if cpu.total.verdict != Verdict.OTHER_SAMPLES:
-        text += f", {verdict_words.outcome(metric, cpu.total)}"
+        text += f", {verdict_words.outcome(METRICS[CPU], cpu.total)}"
     parts = [text]
     for name, (start, end) in fall.ends.items():
         metric = METRICS[name]
-        parts.append(
-            f"{metric.noun} {metric.write(start)} {metric.unit} to {metric.write(end)} "
-            f"{metric.unit}"
-        )
+        parts.append(f"{metric.noun} {_both_ends(metric, start, end)}")
     return f"From first to last: {'; '.join(parts)}."
+
+
+def _both_ends(metric: Metric, start: float, end: float) -> str:
+    unit = metric.unit
+    return f"{metric.write(start)} {unit} to {metric.write(end)} {unit}"
+
+
+def _missing_title(name: str) -> str:
+    """Return the title of what a waterfall lacks: a configuration, or a loader."""
+    if name == "ft":
+        return "threads without the GIL"
+    return CONFIGURATIONS[name].title if name in CONFIGURATIONS else name
 
 
 def _missing(run: Analysis, fall: Waterfall) -> list[str]:
     """Return sentences on what a waterfall lacks, and why."""
     scenario = run.scenario(fall.scenario)
-    titles = {name: configuration.title for name, configuration in CONFIGURATIONS.items()}
-    titles["ft"] = "threads without the GIL"
-    missing = ", ".join(titles.get(name, name) for name in fall.missing)
+    missing = ", ".join(map(_missing_title, fall.missing))
     sentences = [f"Missing here: {missing}. The steps that need them are not in this chain."]
     threads = False
     for failure in scenario.failures:
