@@ -4,7 +4,8 @@ import math
 import os
 import re
 import shlex
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,65 +26,82 @@ def options(settings: Options) -> list[str]:
     """Return the command-line arguments of `bench` for these options. Options with default values
     are left out.
     """
-    is_own = settings.dataset is not None
-    arguments = [] if is_own else list(settings.scenarios)
-    flags = {"--quick": settings.quick, "--stress": settings.stress}
-    # The suite is part of a full run that names no scenario.
-    flags["--no-stress"] = is_own and not (settings.quick or settings.stress)
-    arguments += [flag for flag, is_given in flags.items() if is_given]
-    for name, value in (*_of_dataset(settings), *_of_measurement(settings)):
+    arguments = [*_scenarios(settings), *_flags(settings)]
+    for name, value in (_of_dataset(settings) | _of_measurement(settings)).items():
         if value:
             arguments += [name, str(value)]
     return [one_line(argument) for argument in arguments]
 
 
-def _of_dataset(settings: Options) -> list[tuple[str, str | None]]:
+def _scenarios(settings: Options) -> list[str]:
+    # A run of the user's dataset has one scenario, which has no name on the command line.
+    return settings.scenarios if settings.dataset is None else []
+
+
+def _flags(settings: Options) -> Iterator[str]:
+    if settings.quick:
+        yield "--quick"
+    if settings.stress:
+        yield "--stress"
+    # The suite is part of a full run that names no scenario.
+    if settings.dataset is not None and not (settings.quick or settings.stress):
+        yield "--no-stress"
+
+
+def _of_dataset(settings: Options) -> dict[str, str | None]:
     if settings.dataset is None:
-        return []
+        return {}
     requirements = "requirements.txt" if settings.requirements else None
-    return [
-        ("--dataset", settings.dataset),
-        ("--collate-fn", settings.collate_fn),
-        ("--requirements", requirements),
-    ]
+    return {
+        "--dataset": settings.dataset,
+        "--collate-fn": settings.collate_fn,
+        "--requirements": requirements,
+    }
 
 
-def _of_measurement(settings: Options) -> list[tuple[str, Any]]:
-    budget = f"{settings.budget:g}" if settings.rounds is None else None
-    minutes = f"{settings.stress_minutes:g}" if settings.stress_minutes else None
-    return [
-        ("--rounds", settings.rounds),
-        ("--budget", budget),
-        ("--precision", settings.precision != PRECISION and f"{100 * settings.precision:g}%"),
-        ("--workers", settings.workers and ",".join(map(str, settings.workers))),
-        ("--ranks", settings.ranks),
-        ("--batch-size", settings.batch_size),
-        ("--data", settings.data),
-        ("--configs", set(settings.configs) != set(CONFIGS) and ",".join(settings.configs)),
-        ("--stress-minutes", minutes),
-    ]
+def _of_measurement(settings: Options) -> dict[str, Any]:
+    budget, precision, configs, minutes = "", "", "", ""
+    if settings.rounds is None:
+        budget = f"{settings.budget:g}"
+    if settings.precision != PRECISION:
+        precision = f"{100 * settings.precision:g}%"
+    if {*settings.configs} != {*CONFIGS}:
+        configs = ",".join(settings.configs)
+    if settings.stress_minutes:
+        minutes = f"{settings.stress_minutes:g}"
+    return {
+        "--rounds": settings.rounds,
+        "--budget": budget,
+        "--precision": precision,
+        "--workers": ",".join(map(str, settings.workers or [])),
+        "--ranks": settings.ranks,
+        "--batch-size": settings.batch_size,
+        "--data": settings.data,
+        "--configs": configs,
+        "--stress-minutes": minutes,
+    }
 
 
-def commands(run: Analysis, where: Path = Path()) -> list[tuple[str, str]]:
-    """Return pairs (purpose, command line): check out the sources, measure again or longer, render
+Commands = list[tuple[str, str]]
+"""Pairs (purpose, command line)."""
+
+
+def commands(run: Analysis, where: Path = Path()) -> Commands:
+    """Return the commands that check out the sources, measure again or longer, render
     the report again.
 
     `where` is the directory of the run's results.json.
     """
     results = run.results
     commit = results.environment.revision.commit
+    checkout = f"git checkout {shlex.quote(one_line(commit))}"
+    report = host.report(one_line(str(where / "results.json")))
     lines = [
-        (
-            "The same sources, in a clone of the repository",
-            f"git checkout {shlex.quote(one_line(commit))}",
-        ),
+        ("The same sources, in a clone of the repository", checkout),
         ("The same measurement", _command(results, results.options, docker=False)),
         ("The same with Docker", _command(results, results.options, docker=True)),
         *further(run),
-        (
-            "This report again, from results.json alone",
-            host.report(one_line(str(where / "results.json"))),
-        ),
+        ("This report again, from results.json alone", report),
     ]
     return lines if commit != "unknown" else lines[1:]
 
@@ -101,7 +119,8 @@ def _command(results: Results, settings: Options, docker: bool) -> str:
             folders["DATA"], data = data, "/data"
         if dataset is not None:
             folders["CODE"], dataset = os.path.split(dataset)
-    arguments = " ".join(map(host.quoted, options(replace(settings, data=data, dataset=dataset))))
+    mapped = replace(settings, data=data, dataset=dataset)
+    arguments = " ".join(map(host.quoted, options(mapped)))
     if not docker:
         return f"{_series(results)}./twins bench {arguments}"
     before = host.assignments({name: one_line(where) for name, where in folders.items()})
@@ -127,50 +146,71 @@ def in_containers(results: Results) -> bool:
     return any(where.startswith("unix:") for where in results.options.twins.values())
 
 
-def further(run: Analysis) -> list[tuple[str, str]]:
-    """Return pairs (purpose, command line): longer runs (`longer`), and a set of runs if only one
-    hour is known.
+def further(run: Analysis) -> Commands:
+    """Return the commands of longer runs (`longer`), and of a set of runs if only one hour is
+    known.
     """
-    if not hour_words.one_hour(run):
-        return longer(run)
-    command = _command(run.results, run.results.options, in_containers(run.results))
-    return [*longer(run), ("The same at other hours", f"{command} {hour_words.SET}")]
+    runs, results = longer(run), run.results
+    if hour_words.one_hour(run):
+        command = _command(results, results.options, in_containers(results))
+        runs.append(("The same at other hours", f"{command} {hour_words.SET}"))
+    return runs
 
 
-def longer(run: Analysis) -> list[tuple[str, str]]:
-    """Return pairs (purpose, command line): further runs
-    that would decide the ratios that this run left undecided.
+def longer(run: Analysis) -> Commands:
+    """Return the commands of further runs that would decide what this run left undecided.
 
     The first run repeats the scenarios with too few rounds. The second run is longer and repeats
     the scenarios with an undecided waterfall. Each of these scenarios gets the same additional
     time: the most that any of them needs.
     """
     settings, docker = run.results.options, in_containers(run.results)
-    runs: list[tuple[str, dict[str, Any]]] = []
+    runs: dict[str, Options] = {}
     few = [s.name for s in run.scenarios if len(s.rounds) < FEWEST_ROUNDS]
     if few:
         # a run without --rounds has enough
-        runs.append(("A run of enough rounds", {"scenarios": few}))
-    minutes: dict[str, int] = {}
-    precision, purpose = settings.precision, "what is open"
-    for fall in run.waterfalls:
-        for change in (*fall.steps, fall.total):
-            more = more_minutes(run.scenario(fall.scenario), change)
-            if more == 0:
-                purpose = "some of what is open"
-            if more:
-                minutes[fall.scenario] = max(more, minutes.get(fall.scenario, 0))
-                precision = min(precision, _precision(change))
-    if minutes:
-        budget = settings.budget + 60 * len(minutes) * max(minutes.values())
-        precision = int(1000 * precision) / 1000
-        settled = {"scenarios": [*minutes], "budget": budget, "precision": precision}
-        runs.append((f"A run that would settle {purpose}", settled))
+        runs["A run of enough rounds"] = replace(settings, rounds=None, scenarios=few)
+    undecided = _undecided(run)
+    if undecided.minutes:
+        minutes = len(undecided.minutes) * max(undecided.minutes.values())
+        purpose = "some of what is open" if undecided.hopeless else "what is open"
+        runs[f"A run that would settle {purpose}"] = replace(
+            settings,
+            rounds=None,
+            scenarios=[*undecided.minutes],
+            budget=settings.budget + 60 * minutes,
+            precision=int(1000 * undecided.precision) / 1000,
+        )
     lines = []
-    for purpose, changed in runs:
-        longer_run = replace(settings, **{"rounds": None, **changed})
-        lines.append((purpose, _command(run.results, longer_run, docker)))
+    for purpose, options_of_run in runs.items():
+        lines.append((purpose, _command(run.results, options_of_run, docker)))
     return lines
+
+
+@dataclass
+class Undecided:
+    """The ratios of waterfalls that a run left undecided."""
+
+    precision: float
+    """Half the width of an interval that settles all of them, or --precision if smaller."""
+    minutes: dict[str, int] = field(default_factory=dict)
+    """{scenario: further minutes that settle its ratios}"""
+    hopeless: bool = False
+    """True if settling one of them would take too long."""
+
+
+def _undecided(run: Analysis) -> Undecided:
+    undecided = Undecided(run.results.options.precision)
+    for fall in run.waterfalls:
+        name, scenario = fall.scenario, run.scenario(fall.scenario)
+        for change in (*fall.steps, fall.total):
+            minutes = more_minutes(scenario, change)
+            if minutes == 0:
+                undecided.hopeless = True
+            if minutes:
+                undecided.minutes[name] = max(minutes, undecided.minutes.get(name, 0))
+                undecided.precision = min(undecided.precision, _precision(change))
+    return undecided
 
 
 def _precision(undecided: Change) -> float:
@@ -202,7 +242,7 @@ def _series(results: Results) -> str:
     """
     versions = {t.interpreter.version for t in results.environment.twins.values()}
     series = {".".join(version.split(".")[:2]) for version in versions}
-    only = one_line(next(iter(series)))
-    return (
-        f"PYTHON_SERIES={shlex.quote(only)} " if len(series) == 1 and only != DEFAULT_SERIES else ""
-    )
+    if len(series) > 1:
+        return ""
+    only = one_line(series.pop())
+    return "" if only == DEFAULT_SERIES else f"PYTHON_SERIES={shlex.quote(only)} "
