@@ -9,16 +9,16 @@ from ftrun import escape
 def write(view: View) -> bytes:
     """Return the summary, in UTF-8: conclusions, waterfalls, comparisons, machine, commands."""
     repeat = "\n".join(f"# {purpose}\n{line}" for purpose, line in view.repeat)
-    code = [escape.fenced(opening.code, "python") for opening in view.openings]
-    failures = [
-        (title, escape.fenced(safety.beginning(text), "console"))
-        for title, text in view.safety.failures
-    ]
+    openings, failures = [], []
+    for opening in view.openings:
+        openings.append((opening, escape.fenced(opening.code, "python")))
+    for title, failure in view.safety.failures:
+        failures.append((title, escape.fenced(safety.beginning(failure), "console")))
     text = render(
         "summary.md.jinja",
         escape.markdown,
         view=view,
-        openings=[*zip(view.openings, code, strict=True)],
+        openings=openings,
         failures=failures,
         repeat=escape.fenced(repeat, "console"),
     )

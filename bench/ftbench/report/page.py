@@ -19,7 +19,8 @@ from ftrun.escape import terminal
 def write(view: View) -> bytes:
     """Return the page, in UTF-8."""
     charts = [waterfall.chart for waterfall in view.waterfalls]
-    charts += [view.overview] if view.overview else []
+    if view.overview:
+        charts.append(view.overview)
     for scenario in view.scenarios:
         charts += scenario.charts
     text = render(

@@ -8,13 +8,23 @@ from ftrun.escape import one_line
 # The most lines of a failure's text, and the most names of scenarios, where there is little room.
 MOST_LINES = 40
 MOST_NAMES = 5
+# Commands that run pytest in each configuration.
+IN_TWINS = {
+    "gil": "./twins exec gil python -m pytest",
+    "ft-gil": "PYTHON_GIL=1 ./twins exec ft python -m pytest",
+    "ft": "./twins exec ft python -m pytest",
+}
+IN_CONTAINERS = {
+    "gil": "docker compose run --rm gil-test",
+    "ft-gil": "docker compose run --rm -e PYTHON_GIL=1 ft-test",
+    "ft": "docker compose run --rm ft-test",
+}
 
 
 def passed(results: Results) -> bool:
     """True if the suite ran to its end and no scenario failed."""
-    return bool(
-        results.stress and results.stress.status == "complete" and not results.stress.failed
-    )
+    suite = results.stress
+    return suite is not None and suite.status == "complete" and not suite.failed
 
 
 def sentences(results: Results) -> list[str]:
@@ -24,25 +34,16 @@ def sentences(results: Results) -> list[str]:
     part = results.stress
     command = f"To run it: {commands.stress(results)}"
     if part is None:
-        why = (
-            " was not run, since the measurement did not come to its end"
-            if results.options.stress
-            else " was not part of this run"
-        )
-        return [f"The thread-safety suite{why}. {command}"]
+        why = "was not part of this run"
+        if results.options.stress:
+            why = "was not run, since the measurement did not come to its end"
+        return [f"The thread-safety suite {why}. {command}"]
     texts = []
     if part.status != "complete":
-        number = len(part.scenarios) * len(results.options.configs)
-        progress = (
-            f"{len(part.results)} of {number} results are there" if number else "there is no result"
-        )
-        state = f"INCOMPLETE: the thread-safety suite did not come to its end ({part.reason})"
-        texts.append(f"{state}; {progress}. {command}")
-    texts += [
-        _of(config, [*outcomes.values()])
-        for config, outcomes in _by_config(results, part).items()
-        if outcomes
-    ]
+        texts.append(f"{_incomplete(results, part)}. {command}")
+    for config, outcomes in _by_config(results, part).items():
+        if outcomes:
+            texts.append(_summary(config, [*outcomes.values()]))
     if part.results:
         texts.append(
             "No failure in this number of rounds is no proof that there is none; a longer run "
@@ -51,7 +52,16 @@ def sentences(results: Results) -> list[str]:
     return texts
 
 
-def _of(config: str, outcomes: list[StressResult]) -> str:
+def _incomplete(results: Results, part: Stress) -> str:
+    number = len(part.scenarios) * len(results.options.configs)
+    progress = "there is no result"
+    if number:
+        progress = f"{len(part.results)} of {number} results are there"
+    state = f"INCOMPLETE: the thread-safety suite did not come to its end ({part.reason})"
+    return f"{state}; {progress}"
+
+
+def _summary(config: str, outcomes: list[StressResult]) -> str:
     """Return a configuration's outcome as a sentence, such as "ft:
     47 scenarios, 6,120 rounds, no failure.".
     """
@@ -61,17 +71,19 @@ def _of(config: str, outcomes: list[StressResult]) -> str:
     if not bad:
         return f"{head}, no failure."
     names = ", ".join(f"{outcome.scenario} {outcome.outcome}" for outcome in bad[:MOST_NAMES])
-    more = f" and {len(bad) - MOST_NAMES} more" if len(bad) > MOST_NAMES else ""
-    return f"{head}; {len(bad)} did not pass: {names}{more}."
+    if len(bad) > MOST_NAMES:
+        names += f" and {len(bad) - MOST_NAMES} more"
+    return f"{head}; {len(bad)} did not pass: {names}."
 
 
 def _by_config(results: Results, part: Stress) -> dict[str, dict[str, StressResult]]:
-    return {
-        config: {
-            result.scenario: result for result in part.results if result.configuration == config
-        }
-        for config in results.options.configs
-    }
+    by_config: dict[str, dict[str, StressResult]] = {}
+    for config in results.options.configs:
+        by_config[config] = {}
+    for result in part.results:
+        if result.configuration in by_config:
+            by_config[result.configuration][result.scenario] = result
+    return by_config
 
 
 def table(results: Results, part: Stress) -> Table:
@@ -81,20 +93,18 @@ def table(results: Results, part: Stress) -> Table:
     by_config = _by_config(results, part)
     rows = []
     for name in part.scenarios:
-        in_each = [outcomes.get(name) for outcomes in by_config.values()]
-        threads = next((str(result.threads) for result in in_each if result), "")
-        rows.append(
-            (name, threads, *("not run" if result is None else _cell(result) for result in in_each))
-        )
+        outcomes = [by_scenario.get(name) for by_scenario in by_config.values()]
+        threads = next((str(outcome.threads) for outcome in outcomes if outcome), "")
+        rows.append((name, threads, *map(_cell, outcomes)))
     return Table(("scenario", "threads", *by_config), tuple(rows), frozenset({1}))
 
 
-def _cell(result: StressResult) -> str:
-    return (
-        result.outcome
-        if result.iterations is None
-        else f"{result.outcome}, {result.iterations:,} rounds"
-    )
+def _cell(result: StressResult | None) -> str:
+    if result is None:
+        return "not run"
+    if result.iterations is None:
+        return result.outcome
+    return f"{result.outcome}, {result.iterations:,} rounds"
 
 
 def known(part: Stress) -> list[str]:
@@ -109,27 +119,16 @@ def failures(results: Results, part: Stress) -> list[tuple[str, str]]:
     """Return (line, tracebacks) for each scenario that did not pass; the line has a command to
     repeat the scenario.
     """
-    long = f" --minutes {part.minutes:g}" if part.minutes else ""
-    start = {
-        "gil": "./twins exec gil",
-        "ft-gil": "PYTHON_GIL=1 ./twins exec ft",
-        "ft": "./twins exec ft",
-    }
-    start = {config: f"{command} python -m pytest" for config, command in start.items()}
-    if commands.in_containers(results):
-        run = "docker compose run --rm"
-        start = {
-            "gil": f"{run} gil-test",
-            "ft-gil": f"{run} -e PYTHON_GIL=1 ft-test",
-            "ft": f"{run} ft-test",
-        }
+    pytest = IN_CONTAINERS if commands.in_containers(results) else IN_TWINS
+    minutes = f" --minutes {part.minutes:g}" if part.minutes else ""
     pairs = []
     for result in part.failed:
         config, name = result.configuration, result.scenario
-        which = f"-k {name.rpartition('.')[2]} --seed {result.seed}{long}"
-        repeat = f"{start[config]} tests/stress/test_scenarios.py {which}"
-        text = "\n".join(one_line(line) for line in "\n".join(result.failures).splitlines())
-        pairs.append((f"{name} {result.outcome} in {config}. Again: {repeat}", text))
+        test = f"-k {name.rpartition('.')[2]} --seed {result.seed}{minutes}"
+        command = f"{pytest[config]} tests/stress/test_scenarios.py {test}"
+        lines = "\n".join(result.failures).splitlines()
+        title = f"{name} {result.outcome} in {config}. Again: {command}"
+        pairs.append((title, "\n".join(map(one_line, lines))))
     return pairs
 
 
@@ -138,9 +137,7 @@ def beginning(text: str) -> str:
     lines left out.
     """
     lines = text.splitlines()
-    more = (
-        [f"... {len(lines) - MOST_LINES} more lines in report.html"]
-        if len(lines) > MOST_LINES
-        else []
-    )
-    return "\n".join(lines[:MOST_LINES] + more)
+    kept = lines[:MOST_LINES]
+    if len(lines) > MOST_LINES:
+        kept.append(f"... {len(lines) - MOST_LINES} more lines in report.html")
+    return "\n".join(kept)

@@ -3,7 +3,7 @@ tables and charts. Outputs read nothing else.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ftbench.document.convert import as_json
@@ -76,10 +76,10 @@ class SafetyView:
     failed: bool
     """True if the suite began and did not pass."""
     sentences: list[str]
-    table: Table | None
+    table: Table | None = None
     """The suite's scenarios; None without results."""
-    known: list[str]
-    failures: list[tuple[str, str]]
+    known: list[str] = field(default_factory=list)
+    failures: list[tuple[str, str]] = field(default_factory=list)
     """Pairs (line, tracebacks) of what did not pass."""
 
 
@@ -170,11 +170,14 @@ def _waterfall(run: Analysis, fall: Waterfall) -> WaterfallView:
 def _scenario(run: Analysis, scenario: AnalysedScenario) -> ScenarioView:
     answer, work = verdict_words.answer(scenario), run_words.work(scenario)
     about = [f"{scenario.name}: {scenario.description}", *answer, scenario.note]
-    ranks = [f"{scenario.ranks} ranks"] if scenario.ranks else []
-    chosen = scenario.principal()
-    has_waterfall = scenario.name in {fall.scenario for fall in run.waterfalls}
+    measured = [run_words.rounds(scenario)]
+    if scenario.ranks:
+        measured.insert(0, f"{scenario.ranks} ranks")
+    has_waterfall = any(scenario.name == fall.scenario for fall in run.waterfalls)
+    outcomes = None
+    if not has_waterfall and (comparisons := scenario.principal()):
+        outcomes = tables.outcomes(scenario, comparisons)
     dataset = scenario.load.dataset
-    images = dataset.source == "generated" and dataset.kind == "images"
     return ScenarioView(
         name=scenario.name,
         title=run_words.capital(scenario.name),
@@ -188,12 +191,12 @@ def _scenario(run: Analysis, scenario: AnalysedScenario) -> ScenarioView:
         levels=verdict_words.levels(scenario)[1:],
         limits=run_words.limits(scenario),
         charts=charts.charts(scenario),
-        outcomes=tables.outcomes(scenario, chosen) if chosen and not has_waterfall else None,
+        outcomes=outcomes,
         details_title=f"{scenario.name}: {work}",
         details=_details(run, scenario),
         rounds=_rounds(scenario.rounds),
-        heading=_heading(run.results, about, [*ranks, run_words.rounds(scenario)]),
-        synthetic_images=images,
+        heading=_heading(run.results, about, measured),
+        synthetic_images=(dataset.source, dataset.kind) == ("generated", "images"),
     )
 
 
@@ -220,21 +223,29 @@ def _rounds(rounds: list[Round]) -> Table:
         load = measured.disturbance
         before = load.before.load[0] if load.before.load else None
         cpus = load.own_cpus, load.other_cpus, load.stolen_cpus, load.throttled_seconds
-        figures = ["unknown" if value is None else f"{value:.2f}" for value in (before, *cpus)]
         marks = ", ".join(run_words.marked(measured))
+        figures = map(_figure, (before, *cpus))
         rows.append((str(measured.number), f"{measured.seconds:.0f}", *figures, marks))
     return Table((*head, "disturbed by"), tuple(rows), frozenset(range(len(head))))
 
 
+def _figure(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2f}"
+
+
 def _safety(results: Results) -> SafetyView:
     suite = results.stress
-    has_results = suite is not None and bool(suite.results)
-    return SafetyView(
+    outcome = SafetyView(
         failed=suite is not None and not safety.passed(results),
         sentences=safety.sentences(results),
-        table=safety.table(results, suite) if suite and has_results else None,
-        known=safety.known(suite) if suite and has_results else [],
-        failures=safety.failures(results, suite) if suite and has_results else [],
+    )
+    if suite is None or not suite.results:
+        return outcome
+    return replace(
+        outcome,
+        table=safety.table(results, suite),
+        known=safety.known(suite),
+        failures=safety.failures(results, suite),
     )
 
 
