@@ -11,7 +11,7 @@ from ftbench.plan.metrics import METRICS
 from ftbench.report import hour_words, run_words, verdict_words
 from ftbench.stats.analysis import Analysis
 from ftbench.stats.comparisons import of_two
-from ftbench.stats.statistics import FEWEST_ROUNDS
+from ftbench.stats.statistics import FEWEST_ROUNDS, Ratio
 
 THROUGHPUT = METRICS["throughput"]
 PYTHONS = {
@@ -36,7 +36,8 @@ def openings(run: Analysis) -> Iterator[Opening]:
     """Yield the first lines of the report on each waterfall."""
     for fall in run.waterfalls:
         sentence = run_words.capital(verdict_words.sentence(run, fall))
-        remarks = [*hour_words.sentences(run, fall), *run_words.limits(run.scenario(fall.scenario))]
+        limits = run_words.limits(run.scenario(fall.scenario))
+        remarks = hour_words.sentences(run, fall) + limits
         yield Opening(sentence, *advice(run, fall), remarks)
 
 
@@ -64,20 +65,17 @@ def _advised(
     scenario: Scenario, workload: str, start: Candidate, usable: Sequence[Candidate]
 ) -> tuple[str, Candidate]:
     """Return (advice, the candidate that it is for)."""
-    faster = [c for c in usable if c != start and _verdict(scenario, c, start) == Verdict.ABOVE]
+    faster = [c for c in usable if _has_verdict(Verdict.ABOVE, scenario, c, start)]
     # A noisy candidate must not hide another that is surely faster than the start.
     best = _fastest(scenario, faster or usable, start)
-    if best != start and _verdict(scenario, best, start) == Verdict.NO_DIFFERENCE:
-        difference = of_two(scenario, best.key, start.key, THROUGHPUT.name)
-        text = (
-            f"Keep {_described(scenario, start)} for {workload}: the best measured here, "
-            f"{_described(scenario, best)}, is not told apart from it "
-            f"({verdict_words.outcome(THROUGHPUT, difference)})."
-        )
-        return text, start
+    if _has_verdict(Verdict.NO_DIFFERENCE, scenario, best, start):
+        keep = f"Keep {_described(scenario, start)} for {workload}"
+        measured = f"the best measured here, {_described(scenario, best)}"
+        difference = verdict_words.outcome(THROUGHPUT, _ratio(scenario, best, start))
+        return f"{keep}: {measured}, is not told apart from it ({difference}).", start
     text = f"Best measured here for {workload}: {_described(scenario, best)}."
     other = _fastest(scenario, [c for c in usable if c.config != best.config], best)
-    if other != best and _verdict(scenario, best, other) == Verdict.NO_DIFFERENCE:
+    if _has_verdict(Verdict.NO_DIFFERENCE, scenario, best, other):
         text += f" Not shown to be slower: {_described(scenario, other)}."
     return text, best
 
@@ -85,12 +83,20 @@ def _advised(
 def _usable(scenario: Scenario, fall: Waterfall) -> list[Candidate]:
     """Return the candidates that loaded the waterfall's samples in all rounds."""
     # The free-threaded build with its GIL on is measured only for comparison.
-    candidates = [c for c in scenario.whole if c.case == fall.case and c.config != "ft-gil"]
-    return [candidate for candidate in candidates if candidate.key not in fall.others]
+    candidates = [candidate for candidate in scenario.whole if candidate.config != "ft-gil"]
+    of_case = [candidate for candidate in candidates if candidate.case == fall.case]
+    return [candidate for candidate in of_case if candidate.key not in fall.others]
 
 
-def _verdict(scenario: Scenario, candidate: Candidate, other: Candidate) -> Verdict:
-    return of_two(scenario, candidate.key, other.key, THROUGHPUT.name).verdict
+def _ratio(scenario: Scenario, candidate: Candidate, other: Candidate) -> Ratio:
+    return of_two(scenario, candidate.key, other.key, THROUGHPUT.name)
+
+
+def _has_verdict(
+    verdict: Verdict, scenario: Scenario, candidate: Candidate, other: Candidate
+) -> bool:
+    """True if the two candidates differ, and their ratio has this verdict."""
+    return candidate != other and _ratio(scenario, candidate, other).verdict == verdict
 
 
 def _fastest(scenario: Scenario, candidates: Sequence[Candidate], default: Candidate) -> Candidate:

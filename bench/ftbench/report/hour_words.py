@@ -19,39 +19,37 @@ def sentences(run: Analysis, fall: Waterfall) -> list[str]:
     hours = run.hours.get((fall.scenario, fall.case))
     if hours is None:
         return []
-    total = hours[IN_ALL]
+    total, last = hours[IN_ALL], fall.steps[-1]
     if total.runs < FEWEST:
-        few = "One hour only" if total.runs == 1 else f"{total.runs} runs only"
-        return [
-            (
-                f"{few}: run it again at other hours ({SET}); another hour may lie outside of this "
-                f"interval."
-            )
-        ]
-    clauses = [f"As factors, at other hours: {_steps(fall.total, total)}"]
-    last = fall.steps[-1]
+        few = "One hour" if total.runs == 1 else f"{total.runs} runs"
+        advice = f"run it again at other hours ({SET})"
+        return [f"{few} only: {advice}; another hour may lie outside of this interval."]
+    text = f"As factors, at other hours: {_steps(fall.total, total)}."
     if last.name == REMOVED and last.name in hours:
-        clauses.append(f"removing the GIL by itself: {_steps(last, hours[last.name])}")
-    return [f"{'. '.join(map(run_words.capital, clauses))}."]
+        text += f" Removing the GIL by itself: {_steps(last, hours[last.name])}."
+    return [text]
 
 
 def _steps(change: Change, hours: Hours) -> str:
     """Return a ratio in this run, in all runs, and as it is expected in another run."""
     this_run = figure(change.ratio)
     if change.low and change.high:
-        this_run += f" ({figure(change.low)} to {figure(change.high)})"
-    low, high = hours.expected or (hours.lowest, hours.highest)
+        this_run += f" ({_interval(change.low, change.high)})"
+    ends = hours.lowest, hours.highest
+    expected = hours.expected or ends
+    runs = f"{hours.runs} runs in {span(hours.seconds)}: {_interval(*ends)}"
     another = "another hour" if hours.seconds >= HOUR else "another run soon after"
-    return (
-        f"this run {this_run}; {hours.runs} runs in {span(hours.seconds)}: {figure(hours.lowest)} "
-        f"to {figure(hours.highest)}; {another}: {figure(low)} to {figure(high)}"
-    )
+    return f"this run {this_run}; {runs}; {another}: {_interval(*expected)}"
+
+
+def _interval(low: float, high: float) -> str:
+    return f"{figure(low)} to {figure(high)}"
 
 
 def span(seconds: float) -> str:
     """Return a time in words: "40 minutes", "5 hours", "4 days"."""
     for unit, length in (("day", 24 * HOUR), ("hour", HOUR)):
-        if seconds >= 2 * length - length / 2:
+        if seconds >= 1.5 * length:
             return run_words.count(round(seconds / length), unit)
     return run_words.count(max(1, round(seconds / 60)), "minute")
 
