@@ -1,6 +1,7 @@
 """Pictures of charts: PNG files to be saved, and the SVG of each chart that a page holds."""
 
 import io
+import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence, Set
@@ -42,6 +43,9 @@ CHANGES = {FONT: ""} | {light: f"var(--{name})" for name, (light, _) in PALETTE.
 # The most lines of a text above charts.
 MOST_LINES = 6
 
+TextLine = tuple[str, dict[str, Any]]
+"""A line of text, and arguments for matplotlib."""
+
 
 def write(view: View) -> Iterator[tuple[str, bytes]]:
     """Yield (file name, PNG) of the waterfalls, and of each scenario without one."""
@@ -61,31 +65,40 @@ def _figure(charts: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure
     each chart below its title, all below the heading *head*.
     """
     columns = min(2, len(charts))
-    above = [line for text in head for line in wrapped(text, LINE_LETTERS * columns, MOST_LINES)]
+    colour = ALARM if alarm else TEXT
+    above: list[TextLine] = []
+    for text in head:
+        lines = wrapped(text, LINE_LETTERS * columns, MOST_LINES)
+        above += [(line, {"color": colour}) for line in lines]
     top = float(len(above) * LINE + 2 * GAP)
-    places = []
-    for first in range(0, len(charts), columns):
-        row = charts[first : first + columns]
-        room = max(len(_titles(chart)) * LINE + GAP / 2 for chart in row)
-        places += [(column * (WIDTH + GAP), top, top + room) for column in range(columns)]
-        top += room + max(chart.picture.height for chart in row) + GAP
+    places: list[tuple[Chart, float, float, float]] = []
+    for row in itertools.batched(charts, columns, strict=False):
+        titles = max(len(_titles(chart)) for chart in row) * LINE + GAP / 2
+        for column, chart in enumerate(row):
+            places.append((chart, column * (WIDTH + GAP), top, top + titles))
+        top += titles + max(chart.picture.height for chart in row) + GAP
     across, down = columns * (WIDTH + GAP) - GAP, top
-    figure = Figure(figsize=(across / 72, down / 72), dpi=72, facecolor=BACK)
+    figure = _blank(across, down)
 
-    def write(x: float, y: float, line: str, **look) -> None:
-        figure.text((x + 4) / across, 1 - y / down, line, va="top", **look)
+    def write(left: float, top: float, lines: Sequence[TextLine]) -> None:
+        for number, (line, look) in enumerate(lines):
+            y = 1 - (top + number * LINE) / down
+            figure.text((left + 4) / across, y, line, va="top", **look)
 
-    for number, line in enumerate(above):
-        write(0, GAP + number * LINE, line, color=ALARM if alarm else TEXT)
-    for (left, at, below), chart in zip(places, charts, strict=False):
-        for number, (line, look) in enumerate(_titles(chart)):
-            write(left, at + number * LINE, line, **look)
+    write(0, GAP, above)
+    for chart, left, top, below in places:
+        write(left, top, _titles(chart))
         chart.picture.draw(figure, left, below)
     return figure
 
 
-def _titles(chart: Chart) -> list[tuple[str, dict[str, str]]]:
-    """Return (line, style) of each line above a chart."""
+def _blank(width: float, height: float) -> Figure:
+    """Return an empty figure; sizes are in pixels."""
+    return Figure(figsize=(width / 72, height / 72), dpi=72, facecolor=BACK)
+
+
+def _titles(chart: Chart) -> list[TextLine]:
+    """Return the lines above a chart."""
     title = [(line, {"weight": "bold"}) for line in wrapped(chart.title, LINE_LETTERS - 4)]
     return title + [(line, {"color": SOFT}) for line in wrapped(chart.caption)]
 
@@ -109,21 +122,14 @@ def svg(chart: Chart) -> str:
     height = chart.picture.height
     # Ids are hashes with this salt, so none is in two charts of a page.
     with matplotlib.style.context(["default", STYLE, {"svg.hashsalt": chart.name}]):
-        figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72, facecolor=BACK)
+        figure = _blank(WIDTH, height)
         chart.picture.draw(figure, 0, 0)
         root = ElementTree.fromstring(_saved(figure, format="svg", dpi=72))
     elements = list(root.iter())
-    values = [value for element in elements for value in element.attrib.values()]
+    values = itertools.chain.from_iterable(element.attrib.values() for element in elements)
     used = set(re.findall(r"#([\w-]+)", " ".join(values)))
     for element in elements:
-        for child in list(element):
-            if child.tag.endswith(("}metadata", "}style")):
-                element.remove(child)
-        element.tag, element.tail = element.tag.rpartition("}")[2], None
-        element.text = element.text if element.tag == "text" else None
-        before, element.attrib = element.attrib, {}
-        for key, value in before.items():
-            _set(element, key, value, used)
+        _convert(element, used)
     root.attrib.update(width=f"{WIDTH}", height=f"{height:g}", viewBox=f"0 0 {WIDTH} {height:g}")
     root.attrib.update(
         xmlns="http://www.w3.org/2000/svg",
@@ -132,11 +138,24 @@ def svg(chart: Chart) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def _set(element: ElementTree.Element, key: str, value: str, used: Set[str]) -> None:
-    """Give an element an attribute that matplotlib wrote, if it is used, in the page's form.
+def _convert(element: ElementTree.Element, used: Set[str]) -> None:
+    """Convert an element that matplotlib wrote to the page's form.
 
     used: the ids that other elements refer to.
     """
+    for child in list(element):
+        if child.tag.endswith(("}metadata", "}style")):
+            element.remove(child)
+    element.tag, element.tail = element.tag.rpartition("}")[2], None
+    if element.tag != "text":
+        element.text = None
+    before, element.attrib = element.attrib, {}
+    for key, value in before.items():
+        _set(element, key, value, used)
+
+
+def _set(element: ElementTree.Element, key: str, value: str, used: Set[str]) -> None:
+    """Give an element an attribute that matplotlib wrote, if it is used, in the page's form."""
     if key == "id" and value.startswith('"'):
         title = ElementTree.Element("title")
         title.text = json.loads(value)
