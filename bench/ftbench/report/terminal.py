@@ -128,13 +128,16 @@ def table(console: Console, title: str, content: tables.Table, chain: bool = Fal
     options = {"box": None, "pad_edge": False} if chain else {"padding": 0}
     grid = Table(title=one_line(title), title_justify="left", **options)
     for place, heading in enumerate(content.head):
-        number = place in content.numbers
-        no_wrap = number if chain else not place
-        grid.add_column(one_line(heading), justify="right" if number else "left", no_wrap=no_wrap)
-    for row in content.rows:
-        grid.add_row(
-            *map(one_line, row), style="bold" if chain and row is content.rows[-1] else None
+        is_number = place in content.numbers
+        grid.add_column(
+            one_line(heading),
+            justify="right" if is_number else "left",
+            no_wrap=is_number if chain else not place,
         )
+    for row in content.rows:
+        grid.add_row(*map(one_line, row))
+    if chain and grid.rows:
+        grid.rows[-1].style = "bold"
     console.print(grid)
 
 
@@ -145,8 +148,11 @@ def _blocks(console: Console, title: str, content: tables.Table) -> None:
     console.print(one_line(title), style="italic")
     for first, *cells in content.rows:
         console.print(one_line(first), style="bold")
-        named = [(at, f"{content.head[at]}: {cell}") for at, cell in enumerate(cells, 1) if cell]
-        figures = ", ".join(text for at, text in named if at in content.numbers)
-        for text in (figures, *(text for at, text in named if at not in content.numbers)):
-            if text:
-                console.print(Padding(one_line(text), (0, 0, 0, 2)))
+        figures: list[str] = []
+        texts: list[str] = []
+        for place, cell in enumerate(cells, 1):
+            if cell:
+                kind = figures if place in content.numbers else texts
+                kind.append(f"{content.head[place]}: {cell}")
+        for text in filter(None, (", ".join(figures), *texts)):
+            console.print(Padding(one_line(text), (0, 0, 0, 2)))
