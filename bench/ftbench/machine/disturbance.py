@@ -39,7 +39,7 @@ class Counters:
     """Time of those CPUs that the hypervisor gave to other machines."""
     throttled: float | None
     """Time that the tightest control group was stopped by its quota."""
-    own: float
+    used: float
     """CPU time of this process and of its descendants that have been waited for."""
 
 
@@ -50,15 +50,16 @@ def cpu_times(cpus: set[int], proc: Path = Path("/proc")) -> tuple[float | None,
     busy = stolen = 0.0
     names = {f"cpu{number}" for number in cpus}
     for line in (cgroup.read(proc / "stat") or "").splitlines():
-        name, *fields = line.split()
-        if name in names and len(fields) >= 8:
-            user, nice, system, _idle, _iowait, irq, softirq, steal = (
-                int(f) * TICK for f in fields[:8]
-            )
+        name, *ticks = line.split()
+        if name in names and len(ticks) >= 8:
+            seconds = [int(number) * TICK for number in ticks[:8]]
+            user, nice, system, _idle, _iowait, irq, softirq, steal = seconds
             busy += user + nice + system + irq + softirq
             stolen += steal
-    # Some sandboxes report only zeros.
-    return (busy, stolen) if busy else (None, None)
+    if not busy:
+        # Some sandboxes report only zeros.
+        return None, None
+    return busy, stolen
 
 
 def counters() -> Counters:
@@ -73,18 +74,20 @@ def counters() -> Counters:
 def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
     """Return the load between two readings, as a dict with the fields of Disturbance.
 
-    Counters.own gets a child's CPU time only when the child has ended and been waited for, and then
-    all of it. `living` is a correction for this, in seconds. If the child still runs, `living` is
-    the CPU time that the child used since `before`. If the child has been waited for since
+    Counters.used gets a child's CPU time only when the child has ended and been waited for, and
+    then all of it. `living` is a correction for this, in seconds. If the child still runs, `living`
+    is the CPU time that the child used since `before`. If the child has been waited for since
     `before`, `living` is negative: minus the CPU time that the child had used until `before`.
     """
     seconds = max(after.at - before.at, TICK)
-    own_seconds = max(0.0, after.own - before.own + living)
+    own_seconds = max(0.0, after.used - before.used + living)
 
-    def difference(what: str, others: float = 0.0, over: float = 1.0) -> float | None:
-        a, b = getattr(before, what), getattr(after, what)
+    def difference(name: str, without: float = 0.0, over: float = 1.0) -> float | None:
+        start, end = getattr(before, name), getattr(after, name)
+        if start is None or end is None:
+            return None
         # Counted in ticks, the difference may come out slightly below zero.
-        return None if a is None or b is None else round(max(0.0, b - a - others) / over, 3)
+        return round(max(0.0, end - start - without) / over, 3)
 
     return {
         "seconds": round(seconds, 3),
@@ -99,19 +102,20 @@ def together(parts: Sequence[Mapping]) -> dict:
     """Combine results of `between` into one. Seconds are added up; numbers of CPUs are averaged,
     weighted by time.
     """
-    result: dict[str, float | None] = {}
-    for field in fields(Disturbance):
-        measured = [part for part in parts if part[field.name] is not None]
-        if not measured:
-            result[field.name] = None
-            continue
-        values = [part[field.name] for part in measured]
-        if field.name.endswith("seconds"):
-            whole = sum(values)
-        else:
-            whole = fmean(values, [part["seconds"] for part in measured])
-        result[field.name] = round(whole, 3)
-    return result
+    return {field.name: _combined(field.name, parts) for field in fields(Disturbance)}
+
+
+def _combined(name: str, parts: Sequence[Mapping]) -> float | None:
+    """Combine one field of several results of `between`."""
+    values, seconds = [], []
+    for part in parts:
+        if part[name] is not None:
+            values.append(part[name])
+            seconds.append(part["seconds"])
+    if not values:
+        return None
+    total = sum(values) if name.endswith("seconds") else fmean(values, seconds)
+    return round(total, 3)
 
 
 @dataclass
@@ -160,7 +164,7 @@ def state(sys: Path = Path("/sys/devices/system/cpu")) -> State:
     with contextlib.suppress(OSError):
         load = [round(value, 2) for value in os.getloadavg()]
     cpus = os.sched_getaffinity(0)
-    governors = {cgroup.read(sys / f"cpu{n}/cpufreq/scaling_governor") for n in cpus}
+    governors = {cgroup.read(sys / f"cpu{cpu}/cpufreq/scaling_governor") for cpu in cpus}
     governor = ", ".join(sorted(filter(None, governors))) or None
     return State(load, len(cpus), cgroup.cpu_quota(), governor)
 
@@ -172,39 +176,41 @@ def taken(load: Disturbance, usable: float) -> bool:
     Throttling does not count: a control group's quota stops the trial
     for what the trial itself has used.
     """
-    return (load.other_cpus or 0) > OTHERS * usable or (load.stolen_cpus or 0) > STOLEN * usable
+    return _above(load.other_cpus, OTHERS * usable) or _above(load.stolen_cpus, STOLEN * usable)
+
+
+def _above(value: float | None, threshold: float) -> bool:
+    return value is not None and value > threshold
 
 
 def marks(load: Disturbance, usable: float) -> list[str]:
     """Return a phrase for each disturbance of a round that exceeds its threshold."""
-    result = []
-    cpus = f"of {usable:g} CPU{'s' if usable != 1 else ''}"
-    if load.other_cpus is not None and load.other_cpus > OTHERS * usable:
-        result.append(f"other processes used {load.other_cpus:.2f} {cpus}")
-    if load.stolen_cpus is not None and load.stolen_cpus > STOLEN * usable:
-        result.append(f"other virtual machines took {load.stolen_cpus:.2f} {cpus} (steal time)")
-    if load.throttled_seconds is not None and load.throttled_seconds > THROTTLED * load.seconds:
-        result.append(
-            f"the control group's quota stopped it for {load.throttled_seconds:.1f} of "
-            f"{load.seconds:.0f} s"
-        )
-    return result
+    phrases = []
+    cpus = "of 1 CPU" if usable == 1 else f"of {usable:g} CPUs"
+    if _above(load.other_cpus, OTHERS * usable):
+        phrases.append(f"other processes used {load.other_cpus:.2f} {cpus}")
+    if _above(load.stolen_cpus, STOLEN * usable):
+        phrases.append(f"other virtual machines took {load.stolen_cpus:.2f} {cpus} (steal time)")
+    if _above(load.throttled_seconds, THROTTLED * load.seconds):
+        seconds = f"{load.throttled_seconds:.1f} of {load.seconds:.0f} s"
+        phrases.append(f"the control group's quota stopped it for {seconds}")
+    return phrases
 
 
 def about_machine(before: State) -> list[str]:
     """Return a warning for each setting of the machine that makes figures vary: frequency scaling,
     a CPU quota.
     """
-    result = []
+    warnings = []
     if before.governor not in (None, "performance"):
-        result.append(
+        warnings.append(
             f"frequency scaling is on (governor {before.governor}): absolute figures depend on how "
             "warm and how busy the CPUs were; cpupower frequency-set -g performance fixes the "
             "frequency"
         )
     if before.quota is not None:
-        result.append(
+        warnings.append(
             f"the control group leaves {before.quota:g} of {before.affinity} CPUs: more threads "
             "than that are stopped together for the rest of each period"
         )
-    return result
+    return warnings

@@ -62,6 +62,12 @@ def resident(path: str | Path) -> float | None:
     return float((pages & 1).mean())
 
 
+def _mean_resident(paths: Iterable[str | Path]) -> float:
+    """Return the mean of `resident` over the files whose pages this process may see."""
+    fractions = [fraction for fraction in map(resident, paths) if fraction is not None]
+    return sum(fractions) / len(fractions) if fractions else 0.0
+
+
 def drop_all(paths: Iterable[str | Path]) -> float:
     """Drop files from the page cache; return the mean fraction still cached.
     Raises NotDropped if over LEFT_OVER.
@@ -69,8 +75,7 @@ def drop_all(paths: Iterable[str | Path]) -> float:
     paths = list(paths)
     for path in paths:
         drop(path)
-    shares = [part for part in map(resident, paths) if part is not None]
-    left = sum(shares) / len(shares) if shares else 0.0
+    left = _mean_resident(paths)
     if left > LEFT_OVER:
         raise NotDropped(
             f"{left:.0%} of the files in {Path(paths[0]).parent} stay in the page cache though the "

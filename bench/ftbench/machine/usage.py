@@ -15,10 +15,11 @@ MIB = 1024 * 1024
 
 def own_seconds() -> float:
     """Return the CPU time of this process and of its descendants that have been waited for (s)."""
-    usage = [
-        resource.getrusage(scope) for scope in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    ]
-    return sum(u.ru_utime + u.ru_stime for u in usage)
+    used = 0.0
+    for scope in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
+        usage = resource.getrusage(scope)
+        used += usage.ru_utime + usage.ru_stime
+    return used
 
 
 def cpu_seconds() -> float:
@@ -69,13 +70,12 @@ def tree_usage() -> Usage:
             except (psutil.AccessDenied, PermissionError):
                 # of a setuid program, only the size may be read
                 size = process.memory_info()
-                anonymous, mapped, uss = size.rss - size.shared, 0, size.rss - size.shared
+                anonymous, mapped = size.rss - size.shared, 0
+                uss = anonymous
+            anonymous_total += anonymous
             # Workers map the files that their parent maps, or fewer.
-            anonymous_total, files, unique = (
-                anonymous_total + anonymous,
-                max(files, mapped),
-                unique + uss,
-            )
+            files = max(files, mapped)
+            unique += uss
     return Usage((anonymous_total + files + sum(shared.values())) / MIB, unique / MIB)
 
 
@@ -88,13 +88,7 @@ def _look(process, shared: dict[tuple[int, int], int]) -> tuple[int, int, int]:
     neither a descriptor nor a name.
     """
     directory = Path(f"/proc/{process.pid}")
-    kib: dict[str, int] = {}
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        text = (directory / "smaps_rollup").read_text() + (directory / "status").read_text()
-        kib = {
-            name: int(value)
-            for name, value in re.findall(r"^(\w+):\s+(\d+) kB$", text, re.MULTILINE)
-        }
+    kib = _by_kind(directory)
     # Before Linux 5.3 and in some sandboxes, the kernel does not report pages by kind: shared
     # memory counts if mapped.
     if not {"Pss_Anon", "Pss_Shmem", "RssFile"} <= kib.keys():
@@ -102,7 +96,30 @@ def _look(process, shared: dict[tuple[int, int], int]) -> tuple[int, int, int]:
         return full.pss, 0, full.uss
     for descriptor in (directory / "fd").iterdir():
         _add(descriptor, shared)
-    unknown = 0
+    unknown = _unnamed(directory, shared)
+    unique = sum(value for name, value in kib.items() if name.startswith("Private_"))
+    # Mappings without a descriptor or a name, such as semaphores: at most their lengths.
+    memory = 1024 * kib["Pss_Anon"] + min(unknown, 1024 * kib["Pss_Shmem"])
+    return memory, 1024 * kib["RssFile"], 1024 * unique
+
+
+def _by_kind(directory: Path) -> dict[str, int]:
+    """Return a process's memory by the kernel's names for its kinds (KiB); {} if unknown."""
+    try:
+        text = (directory / "smaps_rollup").read_text() + (directory / "status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return {}
+    kib = {}
+    for name, value in re.findall(r"^(\w+):\s+(\d+) kB$", text, re.MULTILINE):
+        kib[name] = int(value)
+    return kib
+
+
+def _unnamed(directory: Path, shared: dict[tuple[int, int], int]) -> int:
+    """Add a process's mappings of named shared memory to *shared*; return the bytes of those that
+    are not in *shared*.
+    """
+    unnamed = 0
     for line in (directory / "maps").read_text().splitlines():
         first, end, device, inode, name = _MAPPING.match(line).groups()  # type: ignore[union-attr]
         if name.startswith(SHARED):
@@ -110,14 +127,8 @@ def _look(process, shared: dict[tuple[int, int], int]) -> tuple[int, int, int]:
                 _add(Path(name), shared)
             major, minor = (int(part, 16) for part in device.split(":"))
             if (os.makedev(major, minor), int(inode)) not in shared:
-                unknown += int(end, 16) - int(first, 16)
-    unique = sum(value for name, value in kib.items() if name.startswith("Private_"))
-    # Mappings without a descriptor or a name, such as semaphores: at most their lengths.
-    return (
-        1024 * kib["Pss_Anon"] + min(unknown, 1024 * kib["Pss_Shmem"]),
-        1024 * kib["RssFile"],
-        1024 * unique,
-    )
+                unnamed += int(end, 16) - int(first, 16)
+    return unnamed
 
 
 _MAPPING = re.compile(r"(\w+)-(\w+) \S+ \w+ (\S+) (\d+) *(.*)")
@@ -135,6 +146,5 @@ def _add(path: Path, shared: dict[tuple[int, int], int]) -> None:
         name = os.readlink(path) if path.is_symlink() else str(path)
         if name.startswith(SHARED[:2]):
             status = path.stat()
-            shared[status.st_dev, status.st_ino] = (
-                512 * status.st_blocks if status.st_ctime > _STARTED else 0
-            )
+            is_new = status.st_ctime > _STARTED
+            shared[status.st_dev, status.st_ino] = 512 * status.st_blocks if is_new else 0
