@@ -22,6 +22,8 @@ SEED = 20261120
 # To be raised whenever the pixels change, so that no cache serves another version's images.
 VERSION = 1
 LIMIT_OF_OWN = 2048
+# The most broken images that an error lists.
+MOST_LISTED = 10
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
 
 Progress = Callable[[int, int], None]
@@ -42,8 +44,10 @@ def cache_directory() -> Path:
     """
     if chosen := os.environ.get("FT_BENCH_CACHE"):
         return Path(chosen)
-    named = os.environ.get("XDG_CACHE_HOME", "")
-    return Path(named if os.path.isabs(named) else Path.home() / ".cache") / "ft-twins" / "images"
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not cache.is_absolute():
+        cache = Path.home() / ".cache"
+    return cache / "ft-twins" / "images"
 
 
 def default_images(progress: Progress, count: int = COUNT) -> list[Path]:
@@ -75,19 +79,7 @@ def cached(
     finished = cache_directory() / name
     if not finished.is_dir():
         try:
-            finished.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=finished.parent) as unfinished:
-                files = [
-                    (Path(unfinished, f"{index:04}.{suffix}"), index) for index in range(count)
-                ]
-                _in_threads(lambda file: write(*file), files, progress)
-                # The cache may be shared, and mkdtemp lets only the owner in.
-                os.chmod(unfinished, 0o755)
-                try:
-                    os.rename(unfinished, finished)
-                except OSError:
-                    if not finished.is_dir():
-                        raise
+            _generate(finished, suffix, count, write, progress)
         except OSError as error:
             raise ImageError(
                 f"cannot generate the files in {finished.parent}: {error.strerror or error}. "
@@ -101,6 +93,31 @@ def cached(
             f"they are generated again"
         )
     return paths
+
+
+def _generate(
+    finished: Path,
+    suffix: str,
+    count: int,
+    write: Callable[[Path, int], None],
+    progress: Progress,
+) -> None:
+    """Write the files of the directory *finished*; see `cached`. Raises OSError."""
+    parent = finished.parent
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{finished.name}-", dir=parent) as unfinished:
+
+        def make(index: int) -> None:
+            write(Path(unfinished, f"{index:04}.{suffix}"), index)
+
+        _in_threads(make, range(count), progress)
+        # The cache may be shared, and mkdtemp lets only the owner in.
+        os.chmod(unfinished, 0o755)
+        try:
+            os.rename(unfinished, finished)
+        except OSError:
+            if not finished.is_dir():
+                raise
 
 
 def _in_threads(work: Callable, items: Sequence, progress: Progress) -> list:
@@ -133,9 +150,9 @@ def own_images(directory: Path) -> tuple[list[Path], int]:
     for folder, _, files in os.walk(directory, onerror=unreadable, followlinks=False):
         paths += [Path(folder, name) for name in files if Path(name).suffix.lower() in SUFFIXES]
     if not paths:
+        suffixes = ", ".join(sorted(SUFFIXES))
         raise ImageError(
-            f"--data {directory} holds no images ({', '.join(sorted(SUFFIXES))}; "
-            f"sub-directories are searched too)"
+            f"--data {directory} holds no images ({suffixes}; sub-directories are searched too)"
         )
     return sorted(paths)[:LIMIT_OF_OWN], len(paths)
 
@@ -164,8 +181,10 @@ def validate(paths: list[Path], progress: Progress) -> int:
         results = _in_threads(check, paths, progress)
     broken = [result for result in results if isinstance(result, str)]
     if broken:
-        more = [f"and {len(broken) - 10} more"] if len(broken) > 10 else []
-        listing = "\n  ".join([*broken[:10], *more])
+        listed = broken[:MOST_LISTED]
+        if len(broken) > MOST_LISTED:
+            listed.append(f"and {len(broken) - MOST_LISTED} more")
+        listing = "\n  ".join(listed)
         raise ImageError(
             f"{len(broken)} of {len(paths)} images cannot be decoded:\n  {listing}\n"
             "Repair or remove them, then run again."

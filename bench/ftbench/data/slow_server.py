@@ -42,10 +42,9 @@ async def _serve(delay: float, size: int) -> None:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 await asyncio.sleep(delay)
-                request = _REQUEST.match(head)
-                status, body = (
-                    ("200 OK", sample(int(request.group(1)))) if request else ("404 Not Found", b"")
-                )
+                status, body = "404 Not Found", b""
+                if request := _REQUEST.match(head):
+                    status, body = "200 OK", sample(int(request.group(1)))
                 about = f"Content-Type: application/octet-stream\r\nContent-Length: {len(body)}"
                 writer.writelines([f"HTTP/1.1 {status}\r\n{about}\r\n\r\n".encode(), body])
                 await writer.drain()

@@ -45,18 +45,22 @@ def default_records(progress: images.Progress, count: int = RECORDS) -> list[Pat
 
     def write(path: Path, index: int) -> None:
         values = np.random.default_rng([SEED, 1000 + index]).bytes(rows * columns * 2)
-        random = np.random.default_rng([SEED, index, PEAKS])
-        place, across = random.uniform(0, rows, PEAKS), random.uniform(0, columns, PEAKS)
-        peaks = zip(
-            place.tolist(), across.tolist(), random.exponential(1000.0, PEAKS).tolist(), strict=True
-        )
         image = np.frombuffer(values, np.int16).reshape(RECORD_SHAPE)
-        path.write_bytes(
-            pickle.dumps({"number": index, "image": image, "peaks": list(peaks)}, protocol=5)
-        )
+        record = {"number": index, "image": image, "peaks": _peaks(index)}
+        path.write_bytes(pickle.dumps(record, protocol=5))
 
     name = f"records-v{VERSION}-{rows}x{columns}-int16-{count}"
     return images.cached(name, "pickle", count, 4 * MIB + 50_000, write, progress)
+
+
+def _peaks(index: int) -> list[tuple[float, float, float]]:
+    """Return the (row, column, intensity) of each peak in a record."""
+    rows, columns = RECORD_SHAPE
+    random = np.random.default_rng([SEED, index, PEAKS])
+    places = random.uniform(0, rows, PEAKS)
+    across = random.uniform(0, columns, PEAKS)
+    intensities = random.exponential(1000.0, PEAKS)
+    return list(zip(places.tolist(), across.tolist(), intensities.tolist(), strict=True))
 
 
 # Functions that make generated files, by the name of the source.
@@ -90,18 +94,20 @@ class Sources:
     def _make(self, name: str) -> tuple[list[str], Dataset]:
         if name == "nothing":
             return [], Dataset("none", name, None, files=0, resized=0, mean_bytes=0, version=None)
-        directory = self._data.absolute() if self._data and name == "images" else None
-        if directory:
+        directory = None
+        if name == "images" and self._data:
+            directory = self._data.absolute()
             paths = self._own_images(directory)
         else:
             paths = GENERATED[name](self._step(f"generating the {name} (once)"))
+        size = sum(path.stat().st_size for path in paths)
         return [str(path) for path in paths], Dataset(
             source="own" if directory else "generated",
             kind=name,
             directory=str(directory or paths[0].parent),
             files=len(paths),
             resized=self._resized(paths) if name == "images" else 0,
-            mean_bytes=round(sum(path.stat().st_size for path in paths) / len(paths)),
+            mean_bytes=round(size / len(paths)),
             version=None if directory else _version(name),
         )
 

@@ -51,9 +51,8 @@ def _fields(kind: str) -> np.ndarray:
     for slope in slopes:
         spectrum = np.fft.rfft2(rng.standard_normal((HEIGHT, WIDTH)))
         # Below a few cycles per picture the leaves make the structure.
-        field = np.fft.irfft2(
-            spectrum * np.maximum(frequency, 4 / WIDTH) ** -slope, s=(HEIGHT, WIDTH)
-        )
+        weights = np.maximum(frequency, 4 / WIDTH) ** -slope
+        field = np.fft.irfft2(spectrum * weights, s=(HEIGHT, WIDTH))
         fields.append(field / field.std())
     return np.array(fields, dtype=np.float32)
 
@@ -63,8 +62,10 @@ def _field(rng: np.random.Generator, kind: str) -> np.ndarray:
     mirrored and shifted at random: (HEIGHT, WIDTH).
     """
     fields = _fields(kind)
-    field = fields[rng.integers(len(fields))][:: rng.choice((-1, 1)), :: rng.choice((-1, 1))]
-    return np.roll(field, (rng.integers(HEIGHT), rng.integers(WIDTH)), axis=(0, 1))
+    field = fields[rng.integers(len(fields))]
+    mirrored = field[:: rng.choice((-1, 1)), :: rng.choice((-1, 1))]
+    shift = rng.integers(HEIGHT), rng.integers(WIDTH)
+    return np.roll(mirrored, shift, axis=(0, 1))
 
 
 def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
@@ -74,7 +75,7 @@ def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
     # A few related, muted colours: photographs are seldom colourful.
     grey = rng.uniform(40, 200, size=(6, 1))
     palette = grey + rng.normal(0, 22, size=(6, 3))
-    colours = Image.new("RGB", (WIDTH, HEIGHT), tuple(int(c) for c in np.clip(palette[0], 0, 255)))
+    colours = Image.new("RGB", (WIDTH, HEIGHT), _rgb(palette[0]))
     textures = Image.new("L", (WIDTH, HEIGHT), 40)
     draw_colour, draw_texture = ImageDraw.Draw(colours), ImageDraw.Draw(textures)
     # Radii with density r^-3, by inversion; painting from far to near needs no order.
@@ -84,22 +85,28 @@ def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
     # large shapes in the background fill the picture
     radii[:12] = rng.uniform(120, LARGEST, len(radii[:12]))
     for radius in radii:
-        centre = rng.random(2) * (WIDTH, HEIGHT)
-        corners = int(rng.integers(5, 24))
-        angles = np.sort(rng.random(corners)) * 2 * np.pi
-        reach = radius * rng.uniform(0.6, 1.3, corners)
-        outline = [
-            (float(x), float(y))
-            for x, y in zip(
-                centre[0] + reach * np.cos(angles), centre[1] + reach * np.sin(angles), strict=True
-            )
-        ]
+        outline = _outline(rng, radius)
         base = palette[rng.integers(len(palette))]
-        colour = np.clip(base + rng.normal(0, 14) + rng.normal(0, 6, 3), 0, 255)
-        draw_colour.polygon(outline, fill=tuple(int(c) for c in colour))
+        colour = base + rng.normal(0, 14) + rng.normal(0, 6, 3)
+        draw_colour.polygon(outline, fill=_rgb(colour))
         # Most surfaces are smooth or out of focus, some are grass: a skewed distribution.
         draw_texture.polygon(outline, fill=int(255 * rng.beta(0.7, 1.8)))
     return colours, textures
+
+
+def _rgb(colour: np.ndarray) -> tuple[int, ...]:
+    """Return a colour with each channel cut off to 0...255."""
+    return tuple(int(channel) for channel in np.clip(colour, 0, 255))
+
+
+def _outline(rng: np.random.Generator, radius: float) -> list[tuple[float, float]]:
+    """Return the corners (x, y) of a shape at a random place."""
+    x, y = rng.random(2) * (WIDTH, HEIGHT)
+    corners = int(rng.integers(5, 24))
+    angles = np.sort(rng.random(corners)) * 2 * np.pi
+    reach = radius * rng.uniform(0.6, 1.3, corners)
+    across, down = x + reach * np.cos(angles), y + reach * np.sin(angles)
+    return list(zip(across.tolist(), down.tolist(), strict=True))
 
 
 def photograph(seed: int) -> Image.Image:
