@@ -34,7 +34,7 @@ def options(settings: Options) -> list[str]:
 
 
 def _scenarios(settings: Options) -> list[str]:
-    # A run of the user's dataset has one scenario, which has no name on the command line.
+    # A user-supplied dataset is a scenario by itself, which no argument names.
     return settings.scenarios if settings.dataset is None else []
 
 
