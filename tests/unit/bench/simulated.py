@@ -39,6 +39,7 @@ def values(
 
 
 described = functools.cache(environment.describe)
+revision = functools.cache(environment.revision)
 
 
 def blank(twin: str = "ft") -> model.Results:
@@ -80,7 +81,7 @@ def blank(twin: str = "ft") -> model.Results:
         failures=[],
         rounds=[],
     )
-    about = {"revision": environment.revision(), "source": found["source"], "twins": {twin: found}}
+    about = {"revision": revision(), "source": found["source"], "twins": {twin: found}}
     return model.Results(
         options,
         from_json(Environment, about),
