@@ -24,8 +24,12 @@ def environment() -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def command():
-    """Return a function that builds `python -m ftbench ...` (or of another module)."""
+def command(pytestconfig):
+    """Return a function that builds `python -m ftbench ...` (or of another module).
+
+    Refuse under --quick: a program that imports torch takes seconds to start.
+    """
+    assert not pytestconfig.getoption("--quick"), "mark a test that starts a program slow"
 
     def build(*arguments: object, module: str = "ftbench") -> list[str]:
         return [sys.executable, "-m", module, *map(str, arguments)]

@@ -31,6 +31,7 @@ def refused(capsys, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_a_refusal_is_an_exit_status_and_a_line(run_bench, tmp_path):
     done = run_bench("pilow", "--out", tmp_path / "out")
     assert done.returncode == 2 and done.stdout == "" and not (tmp_path / "out").exists()
@@ -97,6 +98,7 @@ def test_a_twin_that_is_no_python(refused, twin, where, word):
     assert where in said and word in said
 
 
+@pytest.mark.slow
 def test_a_python_without_the_packages(refused, twin, tmp_path):
     subprocess.run(
         [sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True
@@ -211,6 +213,7 @@ def test_list(capsys):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module, words",
     [

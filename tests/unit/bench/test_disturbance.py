@@ -8,6 +8,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from ftbench.machine.alone import claimed
 from ftbench.machine.disturbance import (
     Counters,
@@ -70,6 +72,7 @@ def test_what_the_trial_used_is_not_others(tmp_path):
     assert marks(Disturbance(**nothing), 2) == []
 
 
+@pytest.mark.slow
 def test_real_counters_see_a_real_child_as_own(tmp_path):
     before = counters()
     subprocess.run([sys.executable, "-c", "sum(i * i for i in range(3_000_000))"], check=True)

@@ -151,7 +151,7 @@ def test_ten_percent_more_sleep_reads_as_what_it_is(variant):
 
 
 @pytest.mark.parametrize("variant", ["loader-thread", "loader-process"])
-@pytest.mark.slow(cases=1)
+@pytest.mark.slow
 def test_the_figures_of_turns_that_alternate(variant):
     begin = time.time()
     plain, more = side_by_side(variant, 3, SLEEP, SLEEP)

@@ -107,6 +107,7 @@ def test_the_deviation_comes_near_the_true_one_with_many_runs(sigma):
 # Two runs.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma, known", [(USUAL, False), (0.06, True)])
 def test_unchanged_runs_at_two_hours_have_changed_in_at_most_5_of_100_pairs(sigma, known):
     changed = 0
@@ -152,6 +153,7 @@ def test_the_comparison_says_which_deviation_it_allows_for(days):
 # Kinds of machine.
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("machines", [2, 4])
 @pytest.mark.parametrize("sigma", [USUAL, 0.06])
 def test_like_kinds_differ_in_at_most_5_of_100_merges(machines, sigma):

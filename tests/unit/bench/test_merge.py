@@ -66,6 +66,7 @@ def test_steps_on_which_kinds_differ_and_agree(cluster):
     ]
 
 
+@pytest.mark.slow
 def test_kinds_that_do_not_differ_are_rarely_said_to(cluster):
     said = {"agrees": 0, "undecided": 0, "differs": 0}
     for repeat in range(5):
@@ -396,6 +397,7 @@ def test_a_users_dataset_may_use_any_package(cluster):
 KEPT = CHECKOUT / "docs/results"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not KEPT.exists(), reason="docs/results is not in the images")
 def test_the_kept_runs_are_of_other_versions(capsys, tmp_path):
     kept = [KEPT / "2026-11-28-quick-2-cpus", KEPT / "2026-11-27-quick-16-cpus"]
@@ -429,6 +431,7 @@ def test_a_machine_alone_has_the_interval_of_its_report_and_its_hours():
         assert math.hypot(0.7 * narrow, 1.9 * USUAL) < wide < math.hypot(narrow, 2.5 * USUAL)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not KEPT.exists(), reason="docs/results is not in the images")
 def test_a_cluster_grown_from_a_real_run(tmp_path):
     """Ten machines of two kinds, made from one real run:

@@ -87,7 +87,7 @@ def alone() -> dict[str, dict]:
     return {}
 
 
-@pytest.mark.slow(cases=2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variant, scenario",
     [

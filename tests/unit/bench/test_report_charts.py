@@ -130,6 +130,7 @@ def test_overview_turns_what_should_be_small(many):
     assert (first.value, first.low, first.high) == pytest.approx((2.0, 1 / 0.6, 2.5))
 
 
+@pytest.mark.slow
 def test_pictures(many):
     """A waterfall's picture, and of each scenario without one all charts that its page shows
     without being asked.

@@ -98,6 +98,7 @@ def test_a_chart_has_the_pages_colours_and_no_title(many):
     }, tags
 
 
+@pytest.mark.slow
 def test_a_scenario_without_a_waterfall_is_named_in_its_sentence(many):
     other = next(scenario for scenario in many.scenarios if scenario.name == "workers")
     run = alone(many, many.scenarios[0], other)
@@ -180,6 +181,7 @@ def spoilt(many) -> Analysis:
     return analyse(documents.hostile(many.results))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")  # glyphs that a font has not
 def test_hostile_text_stays_text_in_the_page(spoilt):
     page = page_of(spoilt)
@@ -198,6 +200,7 @@ def test_hostile_text_stays_text_in_the_page(spoilt):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # glyphs that a font has not
+@pytest.mark.slow
 def test_hostile_text_does_not_reach_the_terminal_or_leave_the_directory(spoilt, tmp_path, capsys):
     terminal.write(view(spoilt, page=tmp_path / "report.html"))
     out = capsys.readouterr().out

@@ -71,6 +71,7 @@ def test_a_missing_step_is_named_with_its_reason(many):
     assert "./twins audit my.py:x " in said
 
 
+@pytest.mark.slow
 def test_every_output_says_what_would_settle_a_step(many, tmp_path, capsys):
     run = decided(many)
     assert len(waterfalls.notes(run, run.waterfalls[0])) == 1
@@ -173,6 +174,7 @@ def test_what_is_not_told_apart_is_no_reason_to_change(many):
     )
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("wrong", ["ft/loader-thread/2", "gil/loader-thread/2"])
 def test_who_gave_other_samples_is_not_advised(many, wrong):
     run, last = with_throughput(many, wrong, [1e6] * 5), wrong == "ft/loader-thread/2"
@@ -243,6 +245,7 @@ def test_no_output_has_a_ratio_of_different_samples(many, capsys, wrong):
     assert page.results() == as_json(told.results)
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("rounds, status", [(1, "complete"), (2, "incomplete")])
 def test_too_little_is_no_advice(many, rounds, status, capsys):
     def cut(results: Results) -> None:

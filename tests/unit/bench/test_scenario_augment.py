@@ -38,7 +38,7 @@ def turns_of(task: Task) -> list[torch.Tensor]:
 
 
 @both
-@pytest.mark.slow(cases=1)
+@pytest.mark.slow
 def test_all_workers_load_the_same_samples(case, paths):
     first, second = turns_of(task_of("augment", paths, "serial", case, workers=0))
     assert (

@@ -37,7 +37,7 @@ def test_the_source_keeps_to_its_rate(shards):
 
 
 @pytest.mark.parametrize("variant", ["loader-thread", "loader-process"])
-@pytest.mark.slow(cases=1)
+@pytest.mark.slow
 def test_epochs_of_what_is_there(shards, variant, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     began = time.monotonic()

@@ -46,6 +46,7 @@ def test_a_series_over_the_epoch():
     assert all(uss <= pss + 1 for pss, uss in both)
 
 
+@pytest.mark.slow
 def test_a_descendant_that_may_not_be_looked_into(monkeypatch):
     """Such as one that runs a setuid program: the kernel only says how large it is."""
     look, held = usage._look, "held = b'1' * 2**26; print(flush=True); input()"

@@ -145,6 +145,7 @@ def test_a_run_says_what_it_measured_and_what_it_could_not(special, special_run,
 TRIAL = {"workers": 2, "batch_size": 3, "warmup_batches": 2, "batches": 4}
 
 
+@pytest.mark.slow
 @on_gpu
 def test_threads_and_processes_on_the_gpu(run_trial, paths):
     found = {
@@ -163,6 +164,7 @@ def test_threads_and_processes_on_the_gpu(run_trial, paths):
     assert processes["metrics"]["gpu_mib_per_worker"] > threads["metrics"]["gpu_mib_per_worker"]
 
 
+@pytest.mark.slow
 @on_gpu
 def test_both_decoders_end_on_the_gpu(run_trial, paths):
     found = [

@@ -131,6 +131,7 @@ def test_a_dataset_that_is_not_safe_under_threads_is_told_and_measured(difficult
     )
 
 
+@pytest.mark.slow
 def test_packages_of_the_files_inline_metadata_are_installed(difficult, files, tmp_path, capsys):
     _, document = difficult
     assert document.options.requirements[:2] == ["torch", "xmltodict==1.0.4"]
@@ -149,6 +150,7 @@ def test_packages_of_the_files_inline_metadata_are_installed(difficult, files, t
     assert "malformed.py: the inline metadata is no TOML" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_who_is_killed_once_keeps_its_place_and_it_is_told(difficult, twin):
     _, document = difficult
     (fall,) = document.waterfalls

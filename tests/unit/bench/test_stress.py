@@ -125,6 +125,7 @@ def test_interrupted_suite_leaves_what_was_measured_whole(environment, few, twin
         )
 
 
+@pytest.mark.slow
 def test_a_suite_that_takes_too_long_is_ended_and_its_scenario_named(monkeypatch, tmp_path, twin):
     """Whatever else it writes in that time: the limit is for the whole, not for a line. A line
     takes 500 s here.
@@ -265,6 +266,7 @@ def test_report_shows_iterations_threads_and_failures(measured, tmp_path, capsys
         )
 
 
+@pytest.mark.slow
 def test_report_says_that_it_was_not_run(measured, tmp_path, capsys):
     for text in outputs(measured, tmp_path, capsys):
         assert "was not part of this run. To run it: ./twins bench --quick --stress" in text

@@ -42,7 +42,7 @@ def test_a_against_a_reports_no_difference(rounds):
 
 
 @pytest.mark.parametrize("rounds", ROUNDS)
-@pytest.mark.slow(cases=1)
+@pytest.mark.slow
 def test_a_planted_difference_of_ten_percent_is_found(rounds):
     faster = {c.key: 110.0 for c in CANDIDATES if c.config == "ft" and c.variant == "loader-thread"}
     found = [
