@@ -192,6 +192,7 @@ class ShardList(IterableDataset):
         yield from shards[info.id :: info.num_workers].tolist()
 
 
+@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize("persistent", [False, True])
 def test_an_epoch_counter_in_a_member(loader_class, persistent):
     loader = loader_class(ShardList(), 2, num_workers=2, persistent_workers=persistent)
@@ -206,6 +207,7 @@ def seed_as_torch_documents(worker_id):
     torch.manual_seed(seed)
 
 
+@pytest.mark.slow(cases=1)
 def test_worker_init_fn_does_not_seed_the_program(loader_class):
     """The training loop's own numbers, and the orders of the epochs,
     are those of a program without workers.

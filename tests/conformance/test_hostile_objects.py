@@ -185,6 +185,7 @@ NESTED = {
 }
 
 
+@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize("kind", NESTED)
 def test_next_makes_no_more_calls_for_a_larger_batch(kind):
     """The calls in the loop's thread, for a batch that a worker thread has built."""

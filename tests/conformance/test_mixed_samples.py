@@ -81,7 +81,7 @@ UNIFORM = {
 
 @pytest.mark.parametrize("second", UNIFORM)
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.slow(cases=12)
+@pytest.mark.slow(cases=2)
 def test_two_kinds_of_batches_in_turn(second, assert_like_torch):
     """A B A B for every A: each batch uniform, the epoch is not."""
     rows = []
@@ -94,7 +94,7 @@ def test_two_kinds_of_batches_in_turn(second, assert_like_torch):
 # copied by then has the strides of a copy.
 @pytest.mark.parametrize("second", [name for name in UNIFORM if name != "strides"])
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.slow(cases=12)
+@pytest.mark.slow(cases=2)
 def test_two_kinds_in_one_batch(second, assert_like_torch):
     """The odd one first, in the middle, and last."""
     batches = []
@@ -110,6 +110,7 @@ def test_two_kinds_in_one_batch(second, assert_like_torch):
 SENT = [name for name in UNIFORM if name not in ("grad", "subclass", "strides")]
 
 
+@pytest.mark.slow(cases=1)
 def test_every_batch_has_another_shape(workers, assert_like_torch):
     rows = [
         t(height, 1000 * width, value=height)
@@ -135,6 +136,7 @@ def test_ragged(workers, outcomes):
         assert str(b) in str(a) or "resize storage that is not resizable" in str(a)
 
 
+@pytest.mark.slow(cases=2)
 def test_ragged_inside_of_containers(workers, assert_like_torch):
     rows = [{"image": t(72, 64), "boxes": t(i % 3, 4), "id": i} for i in range(9)]
     ours = assert_like_torch(rows, workers, batch_size=3)

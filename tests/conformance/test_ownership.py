@@ -360,6 +360,7 @@ def test_batches_handed_to_another_process():
         process.kill()
 
 
+@pytest.mark.slow(cases=1)
 def test_batches_outlive_the_loader(workers):
     dl = DataLoader(ROWS, batch_size=BATCH, **workers)
     iterator = iter(dl)

@@ -193,6 +193,7 @@ def test_iterable_style(sizes, batch_size, engine, kind, drop_last, assert_same)
             assert_same(a, b)
 
 
+@pytest.mark.slow
 @settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_processes_too(data, outcomes):

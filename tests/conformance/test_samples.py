@@ -51,6 +51,7 @@ class AllKinds(Dataset):
         ]
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.filterwarnings("ignore")
 def test_a_batch_of_each_kind_in_one_epoch(workers, assert_like_torch):
     everything = AllKinds(KINDS | REFUSED)

@@ -200,6 +200,7 @@ def test_a_generator_as_batch_sampler_gives_one_epoch(workers):
     assert list(dl) == []
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_a_batch_size_that_changes_in_the_epoch(drop_last, workers):
     def batches(cls, **more):

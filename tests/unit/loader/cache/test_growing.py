@@ -57,6 +57,7 @@ def test_nothing_is_fetched_twice(opened, ready):
     assert sorted(again.reads) == [f"sample {number}" for number in range(40, 45)]
 
 
+@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize("method", ["thread", "process"])
 @pytest.mark.parametrize("persistent", [False, True])
 def test_a_loader_reads_the_epoch(ready, method, persistent):

@@ -36,6 +36,7 @@ def epochs(kind, pipe, count, **arguments):
     return [[batch.tolist() for batch in loader] for _ in range(count)]
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("make", [shuffled, branched])
 @pytest.mark.parametrize(
     "arguments", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}], ids=str

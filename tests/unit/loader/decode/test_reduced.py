@@ -43,6 +43,7 @@ OPTIONS = st.fixed_dictionaries(
 USUAL_OPTIONS = {"subsampling": 0, "quality": 95}
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None)
 @example(3, 3, 1, 1, "RGB", "RGB", USUAL_OPTIONS)  # 5/8 of 3 pixels are 2, too
 @example(5, 5, 1, 1, "RGB", "RGB", USUAL_OPTIONS)

@@ -28,7 +28,7 @@ def torchdatas_stages(plan, workers):
     return samples, state
 
 
-@pytest.mark.slow(cases=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_torchdatas_loader(workers):
     samples, _ = torchdatas_stages([(4, 1, 2), (2, 2, 1), (3, 1, 3), (1, None, 4)], workers)

@@ -66,7 +66,7 @@ def load(*args, epochs=2, **arguments):
 
 @pytest.mark.parametrize(("num_workers", "worker_method"), WORKERS)
 @pytest.mark.parametrize(("dataset", "arguments"), CASES.values(), ids=CASES)
-@pytest.mark.slow(cases=4)
+@pytest.mark.slow(cases=1)
 def test_numbers_are_those_of_a_loader_without_workers(
     dataset, arguments, num_workers, worker_method
 ):

@@ -107,6 +107,7 @@ def test_a_sampler_that_is_changed_during_the_epoch(every, right):
         next(iter(other))
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(("every", "loaded"), [(None, [0, 0]), (1, [6, 4]), (2, [4, 4])])
 def test_the_state_of_a_map_style_dataset_in_processes_is_the_latest_asked_for(every, loaded):
     def make():
@@ -195,7 +196,7 @@ class StubDataset(Stub, Rows):
 )
 @pytest.mark.parametrize("stub", [StubSampler, StubStream, StubDataset])
 @pytest.mark.parametrize("way", ["serial", "threads", "processes"])
-@pytest.mark.slow(cases=8)
+@pytest.mark.slow(cases=1)
 def test_a_state_that_cannot_be_taken_is_an_error_only_if_asked_for(
     way, stub, returns, why, cause, arguments
 ):

@@ -46,6 +46,7 @@ def test_batches_out_of_order_are_neither_lost_nor_repeated(saving, loading):
     assert resumed == sorted(rest)
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(("saving", "loading"), FEW_PAIRS)
 def test_distributed_sampler(saving, loading):
     def make(way, rank):
@@ -90,6 +91,7 @@ def test_samples_left_out_count_as_handed_over(saving, loading):
         assert len(first) + len(rest) == 5
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(("saving", "loading"), FEW_PAIRS)
 def test_a_batch_that_raised_is_tried_again_until_a_later_one_was_handed_over(saving, loading):
     def make(way, at):

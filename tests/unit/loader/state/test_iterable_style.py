@@ -112,7 +112,7 @@ def check(saving, loading, dataset, arguments):
     ("saving", "loading"),
     [*WITH_PROCESSES, *(pair for pair in PAIRS if "process" not in "".join(pair))],
 )
-@pytest.mark.slow(cases=8)
+@pytest.mark.slow(cases=2)
 def test_the_remaining_batches_are_the_same(saving, loading, dataset):
     check(saving, loading, dataset, {})
 
@@ -214,6 +214,7 @@ class Slow(IterableDataset):
             yield 100 * worker_id + i
 
 
+@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize("saving", TWO_WORKERS)
 @pytest.mark.parametrize("loading", TWO_WORKERS)
 def test_out_of_order(saving, loading):
@@ -272,7 +273,7 @@ def test_batches_that_raised(saving, loading):
 
 @pytest.mark.filterwarnings("ignore:.*left out")
 @pytest.mark.parametrize("saving", ONE_STREAM)
-@pytest.mark.slow(cases=1)
+@pytest.mark.slow
 def test_samples_left_out(saving):
     def make(way):
         return DataLoader(FailingStream(OSError, at=(5, 6)), 2, on_error="skip", **WAYS[way])
@@ -283,6 +284,7 @@ def test_samples_left_out(saving):
             assert resume(make(way), state) == rest
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.filterwarnings("ignore:.*left out")
 @pytest.mark.parametrize("way", TWO_WORKERS)
 def test_samples_left_out_at_the_end_of_a_share(way):
@@ -335,6 +337,7 @@ def test_states_are_copies():
 WITHOUT_THREADS = [pair for pair in PAIRS if "thread" not in "".join(pair)]
 
 
+@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize(("saving", "loading"), WITHOUT_THREADS)
 def test_data_pipes(saving, loading):
     def make(way, seed):

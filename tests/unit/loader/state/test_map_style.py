@@ -25,6 +25,7 @@ from tests.unit.loader.state.resuming import (
 )
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(("saving", "loading"), ALL_PAIRS)
 def test_the_remaining_batches_and_the_next_epoch_are_the_same(saving, loading):
     loader = shuffling(saving)
@@ -113,6 +114,7 @@ def test_the_state_that_was_loaded_is_the_state(way):
     assert contents(iterator) == rest
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("way", EACH_WAY)
 def test_loading_does_not_touch_an_iterator_in_use(way):
     _, state, rest = interrupt(shuffling(way), 3)
@@ -185,6 +187,7 @@ def test_between_epochs_the_order_comes_from_the_programs_generator_as_it_is(epo
     assert resume(shuffling("serial", generator=None), state) == expected
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(
     ("saving", "loading"), [("threads", "processes"), ("processes", "threads")]
 )

@@ -191,6 +191,7 @@ def test_an_order_from_the_programs_generators_is_refused(name, batching):
         assert resume(make("serial"), state) == rest
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("name", ["shuffle", "subset", "weighted", "weighted, generator"])
 @pytest.mark.parametrize(("saving", "loading"), [("processes", "serial"), ("threads", "processes")])
 def test_with_processes(name, saving, loading):
@@ -247,6 +248,7 @@ def test_a_samplers_own_state_is_used(saving, loading, batch_size, every):
         assert state["sampler"]["drawn"] == (handed_over // every * every if every else 0)
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(("saving", "loading"), FEW_PAIRS)
 def test_a_samplers_own_state_between_epochs(saving, loading):
     def make(way, seed):

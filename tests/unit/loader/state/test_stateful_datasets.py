@@ -92,7 +92,7 @@ def refused(dataset, life, epoch, stop):
     + [("persistent workers", every) for every in (1, 3, 1000)],
 )
 @pytest.mark.parametrize("dataset", KINDS)
-@pytest.mark.slow(cases=12)
+@pytest.mark.slow(cases=2)
 def test_resumed_anywhere(dataset, life, every):
     def make(dataset):
         return ours("thread", life)(dataset, snapshot_every_n_steps=every)
@@ -103,6 +103,7 @@ def test_resumed_anywhere(dataset, life, every):
     check(make, dataset, recorded, [at for at in stops if not refused(dataset, life, *at)])
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("dataset", KINDS)
 def test_persistent_processes(dataset):
     threads, processes = ours("thread", "persistent workers"), ours("process", "persistent workers")
@@ -127,7 +128,7 @@ def test_persistent_processes(dataset):
         (WithIterator, "persistent workers", [(0, ENDED), (1, 1)]),
     ],
 )
-@pytest.mark.slow(cases=1)
+@pytest.mark.slow
 def test_as_torchdata(dataset, life, stops):
     theirs = history(torchdatas(life)(dataset()), epochs=3)
     mine = history(ours("thread", life)(dataset()), epochs=3)

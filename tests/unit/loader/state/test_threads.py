@@ -57,6 +57,7 @@ def test_states_taken_by_another_thread_are_whole(way):
         assert resume(shuffling("serial"), state) == batches[handed_over:]
 
 
+@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("way", ["serial", "threads"])
 def test_states_taken_by_another_thread_between_epochs_are_whole(way):
     loader = shuffling(way)
@@ -186,6 +187,7 @@ def test_states_taken_by_a_signal_handler_with_batches_out_of_order():
     assert seen == [set(order[:count]) for count in range(len(order) + 1)]
 
 
+@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize("way", EACH_WAY)
 @pytest.mark.parametrize("batch_size", [4, None])
 def test_a_dataset_may_change_the_indices_that_it_is_given(way, batch_size):

@@ -201,6 +201,7 @@ def test_close(endless):
         next(iterator)
 
 
+@pytest.mark.slow(cases=1)
 def test_an_interruption_while_stopping(endless):
     """Interrupt at each line of stop(), as Ctrl-C may."""
     interrupted = -1
