@@ -9,13 +9,13 @@ unchanged thing had changed. ftbench.stats.comparisons judges changes as it judg
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from statistics import fmean, variance
+from typing import NamedTuple
 
 from ftbench.compare.identity import HARDWARE, UNKNOWN, described, work
 from ftbench.document.model import MeasuredCase, Results, Scenario, Stress, Verdict
-from ftbench.plan.candidates import Pair
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.scenario import OWN
 from ftbench.report import run_words
@@ -31,6 +31,9 @@ from ftbench.stats.hours import (
 from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS, Ratio, exponential, logarithms
 
 NO_HOURS = Deviation(0.0)
+
+ScenarioPair = tuple[Scenario, Scenario]
+"""One scenario in the runs A and B."""
 
 
 @dataclass(kw_only=True)
@@ -58,6 +61,45 @@ class FigureChange(Ratio):
         """True if the figure is better in B than in A."""
         return (self.ratio > 1) == (METRICS[self.metric].best == "higher")
 
+    @property
+    def size(self) -> float:
+        """The distance from no change, as a logarithm; 0 if it may be noise."""
+        return abs(math.log(self.ratio)) if self.shown else 0.0
+
+
+class Subject(NamedTuple):
+    """What is compared of two runs: one candidate's value, or the ratio of two candidates."""
+
+    title: str
+    keys: tuple[str, ...]
+    """One candidate, or numerator and denominator."""
+    first_only: bool = False
+    """True if it is compared in the scenario's first metric only."""
+
+    @property
+    def is_ratio(self) -> bool:
+        """True for a ratio of two candidates."""
+        return len(self.keys) == 2
+
+    def logarithms(self, scenario: Scenario, metric: str) -> list[float]:
+        """Return the logarithm of the value, or of the ratio, in each process."""
+        values = [scenario.in_each_process(key, metric) for key in self.keys]
+        if self.is_ratio:
+            return logarithms(*values)
+        return [*map(math.log, values[0])]
+
+    def figures(self, scenarios: Iterable[Scenario], metric: str) -> list[RunFigure]:
+        """Return (mean, standard error) in each run with two rounds or more that has it."""
+        figures = []
+        for scenario in scenarios:
+            whole = {candidate.key for candidate in scenario.whole}
+            is_measured = whole.issuperset(self.keys) and metric in scenario.metrics
+            if is_measured and len(scenario.rounds) > 1:
+                logs = self.logarithms(scenario, metric)
+                error = math.sqrt(variance(logs) / len(logs))
+                figures.append((fmean(logs), error))
+        return figures
+
 
 @dataclass
 class RunComparison:
@@ -83,14 +125,17 @@ class RunComparison:
     @property
     def beyond_noise(self) -> list[FigureChange]:
         """The changes that are shown to be more than noise."""
-        return [c for c in self.changes if c.shown]
+        return [change for change in self.changes if change.shown]
 
     def figures(self, scenario: str, is_ratio: bool) -> list[FigureChange]:
         """Return a scenario's changes: of ratios if *is_ratio*, else of values. The largest come
         first, noise last.
         """
-        changes = (c for c in self.changes if (c.scenario, c.is_ratio) == (scenario, is_ratio))
-        return sorted(changes, key=lambda c: -abs(math.log(c.ratio)) if c.shown else 0)
+        changes = []
+        for change in self.changes:
+            if change.scenario == scenario and change.is_ratio == is_ratio:
+                changes.append(change)
+        return sorted(changes, key=lambda change: change.size, reverse=True)
 
 
 def compare(a: Results, b: Results, sets: Sequence[Sequence[Results]] = ()) -> RunComparison:
@@ -99,64 +144,77 @@ def compare(a: Results, b: Results, sets: Sequence[Sequence[Results]] = ()) -> R
     sets: runs like A, and runs like B, of other hours; each set is of one machine with equal
     settings and software.
     """
-    result = RunComparison(_differences(a, b), [*_cautions("A", a), *_cautions("B", b)])
-    if any(title in HARDWARE and UNKNOWN not in values for title, *values in result.differences):
+    result = RunComparison(_differences(a, b))
+    _add_cautions(result, "A", a)
+    _add_cautions(result, "B", b)
+    if _on_other_machines(result.differences):
         result.cautions.append(
             "A and B ran on different machines: values compare these, and only ratios the software"
         )
-    scenarios = [{s.name: s for s in run.scenarios} for run in (a, b)]
-    for name in _in_both(result, "", "measured", scenarios):
-        in_a, in_b = (by_name[name] for by_name in scenarios)
-        _scenario(
-            result,
-            in_a,
-            in_b,
-            _comparable_cases(result, (a, in_a), (b, in_b)),
-            _like(sets, a, b, name),
-        )
+    in_a, in_b = _by_name(a), _by_name(b)
+    for name in _in_both(result, "", "measured", in_a, in_b):
+        pair = in_a[name], in_b[name]
+        cases = _comparable_cases(result, (a, b), pair)
+        subjects = [*_subjects(pair, cases, _whole(result, pair))]
+        result.changes += _changes(pair, subjects, _like(sets, (a, b), pair))
     result.runs = max((change.hours.runs for change in result.changes), default=0)
     _stress(result, a.stress, b.stress)
     judge(result.changes)
     return result
 
 
+def _by_name(run: Results) -> dict[str, Scenario]:
+    return {scenario.name: scenario for scenario in run.scenarios}
+
+
+def _on_other_machines(differences: Sequence[tuple[str, str, str]]) -> bool:
+    """True if a known fact of the hardware differs."""
+    for title, in_a, in_b in differences:
+        if title in HARDWARE and UNKNOWN not in (in_a, in_b):
+            return True
+    return False
+
+
 def _differences(a: Results, b: Results) -> list[tuple[str, str, str]]:
     """Return (what, in A, in B) of each difference in machine, software and options."""
     twins = a.environment.twins.keys() & b.environment.twins.keys()
-    in_a, in_b = (described(results, twins) for results in (a, b))
-    titles = [title for title in {**in_a, **in_b} if in_a.get(title) != in_b.get(title)]
-    return [(title, in_a.get(title, "none"), in_b.get(title, "none")) for title in titles]
+    in_a, in_b = described(a, twins), described(b, twins)
+    differences = []
+    for title in {**in_a, **in_b}:
+        if in_a.get(title) != in_b.get(title):
+            differences.append((title, in_a.get(title, "none"), in_b.get(title, "none")))
+    return differences
 
 
-def _in_both(
+def _in_both[Value](
     result: RunComparison,
     where: str,
     done: str,
-    pair: Sequence[Mapping[str, object]],
+    a: Mapping[str, Value],
+    b: Mapping[str, Value],
     titles: Mapping[str, str] = {},
 ) -> list[str]:
     """Return the keys that both runs have. Add those of only one run to `result.left_out`, with
     `where` as a prefix.
     """
-    a, b = pair
-    for run, alone in (
-        ("A", [key for key in a if key not in b]),
-        ("B", [key for key in b if key not in a]),
-    ):
+    for run, keys, counterpart in (("A", a, b), ("B", b, a)):
+        alone = [titles.get(key, key) for key in keys if key not in counterpart]
         if alone:
-            names = ", ".join(titles.get(key, key) for key in alone)
-            result.left_out.append((f"{where}: {names}".strip(": "), f"{done} in {run} alone"))
+            subject = f"{where}: {', '.join(alone)}".strip(": ")
+            result.left_out.append((subject, f"{done} in {run} alone"))
     return [key for key in a if key in b]
 
 
 def _stress(result: RunComparison, a: Stress | None, b: Stress | None) -> None:
     """Add to the result those outcomes of the thread-safety suite that differ between the runs."""
-    if a is None or b is None:
-        if a or b:
-            result.left_out.append(("thread-safety suite", f"run in {'A' if a else 'B'} alone"))
+    if a is None and b is None:
         return
-    in_a, in_b = (_outcomes(suite) for suite in (a, b))
-    for key in _in_both(result, "thread-safety suite", "run", (in_a, in_b)):
+    if a is None or b is None:
+        alone = "A" if a else "B"
+        result.left_out.append(("thread-safety suite", f"run in {alone} alone"))
+        return
+    in_a, in_b = _outcomes(a), _outcomes(b)
+    for key in _in_both(result, "thread-safety suite", "run", in_a, in_b):
         if in_a[key] != in_b[key]:
             result.outcomes.append(f"{key}: {in_a[key]} in A, {in_b[key]} in B")
     for name, suite in (("A", a), ("B", b)):
@@ -165,149 +223,134 @@ def _stress(result: RunComparison, a: Stress | None, b: Stress | None) -> None:
 
 
 def _outcomes(suite: Stress) -> dict[str, str]:
-    return {
-        f"{result.scenario} in {result.configuration}": result.outcome for result in suite.results
-    }
+    outcomes: dict[str, str] = {}
+    for result in suite.results:
+        outcomes[f"{result.scenario} in {result.configuration}"] = result.outcome
+    return outcomes
 
 
-def _scenario(
-    result: RunComparison,
-    a: Scenario,
-    b: Scenario,
-    cases: set[str],
-    sets: Sequence[Sequence[Scenario]],
-) -> None:
-    """Add to the result the changes of a scenario's ratios and values, in these *cases* only.
+def _whole(result: RunComparison, pair: ScenarioPair) -> list[str]:
+    """Return the keys of the candidates that were in all rounds of both runs."""
+    whole = []
+    titles = {}
+    for scenario in reversed(pair):
+        whole.append({candidate.key: candidate for candidate in scenario.whole})
+        for candidate in scenario.candidates:
+            titles[candidate.key] = candidate.title
+    in_b, in_a = whole
+    return _in_both(result, pair[0].name, "measured", in_a, in_b, titles)
 
-    sets: the scenario in each set of like runs (see `compare`).
+
+def _subjects(pair: ScenarioPair, cases: Set[str], whole: Sequence[str]) -> Iterator[Subject]:
+    """Yield the ratios, then the values, of both runs in these *cases* only.
+
+    whole: keys of the candidates that were in all rounds of both runs.
     """
-    of_case = {candidate.key for candidate in a.candidates if candidate.case in cases}
-    values = _values(result, a, b, of_case)
-    pairs = _common_pairs(a, b, of_case)
-    for metric in (metric for metric in a.metrics if metric in b.metrics):
-        in_metric = [pair for pair in pairs if not pair.first_only or metric == a.metrics[0]]
-        for title, keys in [*(_ratio(a, pair) for pair in in_metric), *values]:
-            result.changes.append(_figure_change((a, b), sets, metric, title, keys))
+    a, b = pair
+    of_cases = {candidate.key for candidate in a.candidates if candidate.case in cases}
+    in_b = {(compared.numerator, compared.denominator) for compared in b.pairs}
+    for compared in a.pairs:
+        keys = compared.numerator, compared.denominator
+        if keys in in_b and of_cases.issuperset(keys):
+            numerator, denominator = map(a.candidate, keys)
+            title = run_words.title(a, numerator, denominator, with_case=True)
+            yield Subject(title, keys, compared.first_only)
+    for key in whole:
+        if key in of_cases:
+            yield Subject(a.candidate(key).title, (key,))
 
 
-def _values(
-    result: RunComparison, a: Scenario, b: Scenario, of_case: Set[str]
-) -> list[tuple[str, tuple[str, ...]]]:
-    """Return (title, key) of each candidate that was in all rounds of both runs."""
-    titles = {c.key: c.title for scenario in (b, a) for c in scenario.candidates}
-    whole = [{c.key: c for c in scenario.whole} for scenario in (a, b)]
-    keys = _in_both(result, a.name, "measured", whole, titles)
-    return [(titles[key], (key,)) for key in keys if key in of_case]
+def _changes(
+    pair: ScenarioPair, subjects: Sequence[Subject], like: Sequence[Sequence[Scenario]]
+) -> Iterator[FigureChange]:
+    """Yield the changes of the subjects, in each metric that both runs have.
 
-
-def _ratio(scenario: Scenario, pair: Pair) -> tuple[str, tuple[str, ...]]:
-    """Return (title of a ratio, keys of its candidates)."""
-    a, b = (scenario.candidate(key) for key in (pair.numerator, pair.denominator))
-    return run_words.title(scenario, a, b, with_case=True), (pair.numerator, pair.denominator)
-
-
-def _common_pairs(a: Scenario, b: Scenario, keys: Set[str]) -> list[Pair]:
-    """Return the pairs of candidates that both runs compare, of candidates among *keys*."""
-    in_b = {(pair.numerator, pair.denominator) for pair in b.pairs}
-    in_both = [pair for pair in a.pairs if (pair.numerator, pair.denominator) in in_b]
-    return [pair for pair in in_both if keys >= {pair.numerator, pair.denominator}]
+    like: the scenario in each set of like runs (see `compare`).
+    """
+    a, b = pair
+    for metric in a.metrics:
+        if metric not in b.metrics:
+            continue
+        for subject in subjects:
+            if metric == a.metrics[0] or not subject.first_only:
+                yield _figure_change(pair, subject, metric, like)
 
 
 def _figure_change(
-    of_runs: Sequence[Scenario],
-    sets: Sequence[Sequence[Scenario]],
-    metric: str,
-    title: str,
-    keys: Sequence[str],
+    pair: ScenarioPair, subject: Subject, metric: str, like: Sequence[Sequence[Scenario]]
 ) -> FigureChange:
-    """Return the change of a candidate's value, or of a ratio of two (*keys*)."""
-    in_a, in_b = (_logs(scenario, metric, *keys) for scenario in of_runs)
-    is_ratio = len(keys) == 2
-    usual = USUAL if is_ratio or METRICS[metric].unit == "MiB" else USUAL_OF_VALUES
-    hours = deviation([_figures(scenarios, metric, *keys) for scenarios in sets], usual)
+    in_a, in_b = (subject.logarithms(scenario, metric) for scenario in pair)
+    usual = USUAL_OF_VALUES
+    if subject.is_ratio or METRICS[metric].unit == "MiB":
+        usual = USUAL
+    figures = [subject.figures(scenarios, metric) for scenarios in like]
+    hours = deviation(figures, usual)
     return FigureChange(
         **vars(welch(in_a, in_b, hours)),
-        scenario=of_runs[0].name,
-        what=title,
+        scenario=pair[0].name,
+        what=subject.title,
         metric=metric,
-        is_ratio=is_ratio,
+        is_ratio=subject.is_ratio,
         a=math.exp(fmean(in_a)),
         b=math.exp(fmean(in_b)),
         hours=hours,
     )
 
 
-def _logs(scenario: Scenario, metric: str, *keys: str) -> list[float]:
-    """Return the logarithms of a candidate's values in each process,
-    or of the ratios of two candidates (keys).
-    """
-    values = [scenario.in_each_process(key, metric) for key in keys]
-    return logarithms(*values) if len(keys) == 2 else [*map(math.log, *values)]
-
-
-def _figures(scenarios: Sequence[Scenario], metric: str, *keys: str) -> list[RunFigure]:
-    """Return (mean, standard error) of a candidate's values, or of a ratio, in each run with two
-    rounds or more.
-    """
-    figures = []
-    for scenario in scenarios:
-        whole = {candidate.key for candidate in scenario.whole}
-        if whole.issuperset(keys) and metric in scenario.metrics and len(scenario.rounds) > 1:
-            logs = _logs(scenario, metric, *keys)
-            figures.append((fmean(logs), math.sqrt(variance(logs) / len(logs))))
-    return figures
-
-
 def _like(
-    sets: Sequence[Sequence[Results]], a: Results, b: Results, name: str
+    sets: Sequence[Sequence[Results]], runs: Sequence[Results], pair: ScenarioPair
 ) -> list[list[Scenario]]:
-    """Return the scenario called *name* in each set of runs, where its work is that of the set's
-    own run, A or B.
-    """
+    """Return the scenario in each set of runs, where its work is that of the set's own run."""
     alike = []
-    for reference, runs in zip((a, b), sets, strict=False):
-        like = next(scenario for scenario in reference.scenarios if scenario.name == name)
-        scenarios = [
-            (run, scenario) for run in runs for scenario in run.scenarios if scenario.name == name
-        ]
-        alike.append(
-            [
-                scenario
-                for run, scenario in scenarios
-                if work(run, scenario, scenario) == work(reference, like, like)
-            ]
-        )
+    for run, scenario, like in zip(runs, pair, sets, strict=False):
+        expected = work(run, scenario, scenario)
+        scenarios = []
+        for like_run in like:
+            measured = _by_name(like_run).get(scenario.name)
+            if measured and work(like_run, measured, measured) == expected:
+                scenarios.append(measured)
+        alike.append(scenarios)
     return alike
 
 
-def _comparable_cases(result: RunComparison, *runs: tuple[Results, Scenario]) -> set[str]:
+def _comparable_cases(
+    result: RunComparison, runs: Sequence[Results], pair: ScenarioPair
+) -> set[str]:
     """Return the names of the cases with equal work in both runs.
     Add the others, with reason, to `result.left_out`.
     """
-    scenario = runs[0][1].name
-    cases: list[dict[str, MeasuredCase | Scenario]] = [
-        {case.name: case for case in s.cases} or {"": s} for _, s in runs
-    ]
+    a, b = pair
+    cases_a, cases_b = _cases(a), _cases(b)
     same = set()
-    for name in _in_both(result, scenario, "measured", cases):
-        in_a, in_b = (
-            work(run, s, of_run[name]) for (run, s), of_run in zip(runs, cases, strict=True)
-        )
-        if in_a == in_b:
-            same.add(name)
+    for name in _in_both(result, a.name, "measured", cases_a, cases_b):
+        case_a, case_b = cases_a[name], cases_b[name]
+        work_a, work_b = work(runs[0], a, case_a), work(runs[1], b, case_b)
+        different = _different(work_a, work_b)
+        if different:
+            where = f"{a.name}: {name}" if name else a.name
+            result.left_out.append((where, f"not the same work: {different}"))
         else:
-            where = f"{scenario}: {name}" if name else scenario
-            result.left_out.append((where, f"not the same work: {_different(in_a, in_b)}"))
-        lengths = [of_run[name].load.batches_per_worker for of_run in cases]
-        if scenario == OWN and lengths[0] != lengths[1]:
+            same.add(name)
+        lengths = case_a.load.batches_per_worker, case_b.load.batches_per_worker
+        if a.name == OWN and lengths[0] != lengths[1]:
             in_each = "batches a worker in a turn are {} in A and {} in B".format(*lengths)
             result.cautions.append(f"{OWN}: {in_each}, chosen from measured times")
     return same
 
 
+def _cases(scenario: Scenario) -> dict[str, MeasuredCase | Scenario]:
+    """Return {name: case}; without cases, the scenario itself is one of no name."""
+    cases: dict[str, MeasuredCase | Scenario] = {case.name: case for case in scenario.cases}
+    return cases or {"": scenario}
+
+
 def _different(in_a: Mapping[str, object], in_b: Mapping[str, object]) -> str:
-    titles = [title for title in in_a if in_a[title] != in_b[title]]
-    return "; ".join(f"{title} is {in_a[title]} in A and {in_b[title]} in B" for title in titles)
+    """Return the differences between two works in words; "" if they are equal."""
+    differences = []
+    for title in in_a:
+        if in_a[title] != in_b[title]:
+            differences.append(f"{title} is {in_a[title]} in A and {in_b[title]} in B")
+    return "; ".join(differences)
 
 
 def welch(a: Sequence[float], b: Sequence[float], hours: Deviation = NO_HOURS) -> Ratio:
@@ -321,9 +364,11 @@ def welch(a: Sequence[float], b: Sequence[float], hours: Deviation = NO_HOURS) -
     if n >= FEWEST_ROUNDS:
         from scipy.special import stdtr, stdtrit
 
-        parts = [(variance(logs) / len(logs), len(logs) - 1.0) for logs in (a, b)]
-        parts.append((2 * hours.variance, hours.degrees))
-        error, degrees = math.sqrt(math.fsum(part for part, _ in parts)), degrees_of_sum(*parts)
+        in_a = variance(a) / len(a), len(a) - 1.0
+        in_b = variance(b) / len(b), len(b) - 1.0
+        between = 2 * hours.variance, hours.degrees
+        error = math.sqrt(math.fsum((in_a[0], in_b[0], between[0])))
+        degrees = degrees_of_sum(in_a, in_b, between)
         width = float(stdtrit(degrees, (1 + CONFIDENCE) / 2)) * error
         low, high = exponential(far - width), exponential(far + width)
         # Where nothing varies, the ratio is certain.
@@ -333,17 +378,17 @@ def welch(a: Sequence[float], b: Sequence[float], hours: Deviation = NO_HOURS) -
     )
 
 
-def _cautions(name: str, results: Results) -> Iterator[str]:
-    if results.status != "complete":
-        yield f"{name} is incomplete: {results.reason}"
-    for scenario in results.scenarios:
-        rounds = scenario.rounds
-        marked = sum(bool(run_words.marked(measured)) for measured in rounds)
+def _add_cautions(result: RunComparison, name: str, run: Results) -> None:
+    """Add what a reader has to know of the run called *name*."""
+    if run.status != "complete":
+        result.cautions.append(f"{name} is incomplete: {run.reason}")
+    for scenario in run.scenarios:
+        where = f"{name}: {scenario.name}"
+        number = len(scenario.rounds)
+        marked = len([*filter(run_words.marked, scenario.rounds)])
         if marked:
-            yield (
-                f"{name}: {scenario.name}: {marked} of {len(rounds)} rounds were disturbed "
-                f"by other load"
-            )
-        if len(rounds) < FEWEST_ROUNDS:
+            disturbed = f"{marked} of {number} rounds were disturbed by other load"
+            result.cautions.append(f"{where}: {disturbed}")
+        if number < FEWEST_ROUNDS:
             few = f"{FEWEST_ROUNDS} are needed to tell a change from noise"
-            yield f"{name}: {scenario.name} has {run_words.rounds(scenario)}: {few}"
+            result.cautions.append(f"{where} has {run_words.rounds(scenario)}: {few}")

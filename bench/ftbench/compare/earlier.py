@@ -8,7 +8,7 @@ overlap in time.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -50,33 +50,33 @@ def _several_machines(identified: Mapping[str, str], runs: Iterable[tuple[float,
 
     Runs whose starts are equal are copies of one run.
     """
-    ordered = sorted(set(runs))
-    overlapping = any(
-        start + seconds > then > start for (start, seconds), (then, _) in pairwise(ordered)
-    )
-    return identified[MACHINE] == UNKNOWN and overlapping
+    if identified[MACHINE] != UNKNOWN:
+        return False
+    for (start, seconds), (then, _) in pairwise(sorted(set(runs))):
+        if start + seconds > then > start:
+            return True
+    return False
 
 
 def sets(a: tuple[Results, Path], b: tuple[Results, Path]) -> list[list[Results]]:
     """Return the runs like A and those like B, each from the output root of its file; one set if A
     and B are alike.
     """
-    like_a, like_b = (_of_one_machine(results, _root(file)) for results, file in (a, b))
+    like_a, like_b = _of_one_machine(*a), _of_one_machine(*b)
     if identity(a[0]) != identity(b[0]):
         return [like_a, like_b]
-    return [list({run.started: run for run in (*like_a, *like_b)}.values())]
+    return [[*{run.started: run for run in like_a + like_b}.values()]]
 
 
-def _of_one_machine(results: Results, root: Path) -> list[Results]:
-    """Return the runs like *results* in *root* (`same`); none if they are of several machines."""
-    alike = same(results, root)
-    return (
-        []
-        if _several_machines(
-            identity(results), [(_start(run) or 0.0, run.seconds) for run in alike]
-        )
-        else alike
-    )
+def _of_one_machine(results: Results, file: Path) -> list[Results]:
+    """Return the runs like *results* in the output root of *file* (`same`); none if they are of
+    several machines.
+    """
+    alike = same(results, _root(file))
+    times = [(_start(run) or 0.0, run.seconds) for run in alike]
+    if _several_machines(identity(results), times):
+        return []
+    return alike
 
 
 def _root(file: Path) -> Path:
@@ -91,33 +91,45 @@ def entries(results: Results) -> Iterator[tuple[Place, Entry]]:
     shared = identity(results)
     for part in waterfalls(analyse(results)):
         if isinstance(part, ComparableWaterfall):
-            place = part.waterfall.scenario, part.waterfall.case
-            form = json.dumps([shared, place, part.waterfall.workers, part.workload]).encode()
-            key = hashlib.sha256(form).hexdigest()
-            figures = {
-                name: (figure.mean, figure.error) for name, figure in part.throughput.items()
-            }
+            fall = part.waterfall
+            place = fall.scenario, fall.case
+            form = json.dumps([shared, place, fall.workers, part.workload])
+            key = hashlib.sha256(form.encode()).hexdigest()
+            figures = {}
+            for name, figure in part.throughput.items():
+                figures[name] = figure.mean, figure.error
             yield place, Entry(key, results.started, results.seconds, figures)
 
 
-def at_all_hours(results: Results, file: Path) -> dict[Place, list[Entry]]:
+def _at_all_hours(results: Results, file: Path) -> dict[Place, list[Entry]]:
     """Return the entries of a run's waterfalls, each with those of all runs like it; see `find`.
 
     A run's own entry alone where these runs may be of several machines.
     """
     by_place = dict(entries(results))
-    alike: dict[Place, list[Entry]] = {place: [entry] for place, entry in by_place.items()}
-    for other in same(results, _root(file)) if by_place else ():
-        for place, entry in entries(other):
-            if place in by_place and entry.key == by_place[place].key:
-                alike[place].append(entry)
+    if not by_place:
+        return {}
+    candidates: list[tuple[Place, Entry]] = []
+    for run in same(results, _root(file)):
+        candidates += entries(run)
+    alike = {}
     for place, entry in by_place.items():
-        # A run is in its folder, in the record, perhaps in a copy of the folder. Copies have the
-        # same start: reversed, so that the run's own folder is kept.
-        runs = {run.started: run for run in reversed(alike[place] + _recorded(results, entry))}
-        alike[place] = list(runs.values())
-        if _several_machines(identity(results), [(run.time, run.seconds) for run in runs.values()]):
-            alike[place] = [entry]
+        runs = [entry]
+        for candidate_place, candidate in candidates:
+            if candidate_place == place and candidate.key == entry.key:
+                runs.append(candidate)
+        alike[place] = _of_hours(results, runs + _recorded(results, entry))
+    return alike
+
+
+def _of_hours(results: Results, runs: Sequence[Entry]) -> list[Entry]:
+    """Return the runs without copies; the first alone if they may be of several machines."""
+    # A run is in its folder, in the record, perhaps in a copy of the folder. Copies have the
+    # same start: reversed, so that the run's own folder is kept.
+    by_start = {run.started: run for run in reversed(runs)}
+    alike = [*by_start.values()]
+    if _several_machines(identity(results), [(run.time, run.seconds) for run in alike]):
+        return [runs[0]]
     return alike
 
 
@@ -125,8 +137,11 @@ def _recorded(results: Results, entry: Entry) -> list[Entry]:
     """Return the runs like *entry* in the record of the run's cache folder (--cache)."""
     if not results.options.cache:
         return []
-    recorded = history.recorded(Path(results.options.cache), entry.key)
-    return [run for run in recorded if run.figures.keys() == entry.figures.keys()]
+    runs = []
+    for run in history.recorded(Path(results.options.cache), entry.key):
+        if run.figures.keys() == entry.figures.keys():
+            runs.append(run)
+    return runs
 
 
 def find(results: Results, file: Path) -> dict[Place, dict[str, Hours]]:
@@ -137,15 +152,13 @@ def find(results: Results, file: Path) -> dict[Place, dict[str, Hours]]:
     record of its cache.
     """
     by_place = {}
-    for place, alike in at_all_hours(results, file).items():
+    for place, alike in _at_all_hours(results, file).items():
         times = [entry.time for entry in alike]
-        by_place[place] = {
-            name: hours(
-                [entry.figures[name] for entry in alike if name in entry.figures],
-                max(times) - min(times),
-            )
-            for name in alike[0].figures
-        }
+        by_step = {}
+        for name in alike[0].figures:
+            figures = [entry.figures[name] for entry in alike if name in entry.figures]
+            by_step[name] = hours(figures, max(times) - min(times))
+        by_place[place] = by_step
     return by_place
 
 

@@ -2,10 +2,10 @@
 Runs of equal identity can be compared.
 """
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from typing import Any
 
-from ftbench.document.environment import Interpreter
+from ftbench.document.environment import Interpreter, Twin
 from ftbench.document.model import MeasuredCase, Options, Results, Scenario
 from ftbench.plan.scenario import OWN
 from ftbench.report import run_words
@@ -52,7 +52,9 @@ def python(interpreter: Interpreter) -> dict[str, str]:
     in two runs of the same software.
     """
     result = {
-        f"Python's {name}": getattr(interpreter, name) for name in ("version", "build", "compiler")
+        "Python's version": interpreter.version,
+        "Python's build": interpreter.build,
+        "Python's compiler": interpreter.compiler,
     }
     if interpreter.free_threaded:  # with the GIL the memory is glibc's
         result["MIMALLOC_PURGE_DELAY"] = interpreter.mimalloc_purge_delay or "unset"
@@ -74,14 +76,17 @@ def described(results: Results, compared: Set[str]) -> dict[str, str]:
         facts[f"{twin} twin"] = "measured" if twin in environment.twins else "not measured"
     for name, software in environment.twins.items():
         if name in compared:
-            packages = {
-                title: version
-                for title, version in sorted(software.packages.items())
-                if title not in OURS
-            }
-            for title, words in [*python(software.interpreter).items(), *packages.items()]:
+            for title, words in _software(software):
                 facts[f"{name}: {title}"] = words
     return facts
+
+
+def _software(twin: Twin) -> Iterator[tuple[str, str]]:
+    """Yield (title, words) of an interpreter and its packages."""
+    yield from python(twin.interpreter).items()
+    for package, version in sorted(twin.packages.items()):
+        if package not in OURS:
+            yield package, version
 
 
 def _machine(results: Results) -> dict[str, str]:
@@ -120,4 +125,5 @@ def identity(results: Results) -> dict[str, str]:
     not their commit.
     """
     description = described(results, results.environment.twins.keys())
-    return {title: words for title, words in description.items() if title != COMMIT}
+    del description[COMMIT]
+    return description

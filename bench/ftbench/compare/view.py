@@ -1,5 +1,6 @@
 """The view of a comparison of two runs, in words."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ftbench.compare.comparing import FigureChange, RunComparison
@@ -51,24 +52,29 @@ class View:
 
 def view(comparison: RunComparison, a: tuple[str, Results], b: tuple[str, Results]) -> View:
     """Return the view of a comparison; `a` and `b` are (path of results.json, its content)."""
-    runs = [_run("A", *a), _run("B", *b)]
-    suites = [results.stress for _, results in (a, b)]
-    figures = []
-    for scenario in dict.fromkeys(change.scenario for change in comparison.changes):
-        for is_ratio, title in ((True, "ratios within the runs"), (False, "values")):
-            changes = comparison.figures(scenario, is_ratio)
-            if changes:
-                figures.append(_figures(f"{scenario}, {title}", changes))
+    (_, results_a), (_, results_b) = a, b
+    outcomes = None
+    if comparison.outcomes or (results_a.stress and results_b.stress):
+        outcomes = comparison.outcomes
     return View(
-        runs=runs,
+        runs=[_run("A", *a), _run("B", *b)],
         differences=comparison.differences,
         hours=hours(comparison) if comparison.changes else "",
         cautions=comparison.cautions,
         left_out=comparison.left_out,
-        outcomes=comparison.outcomes if all(suites) or comparison.outcomes else None,
-        figures=figures,
+        outcomes=outcomes,
+        figures=[*_scenarios(comparison)],
         conclusion=conclusion(comparison),
     )
+
+
+def _scenarios(comparison: RunComparison) -> Iterator[FiguresView]:
+    """Yield the ratios, then the values, of each scenario."""
+    for scenario in dict.fromkeys(change.scenario for change in comparison.changes):
+        for is_ratio, title in ((True, "ratios within the runs"), (False, "values")):
+            changes = comparison.figures(scenario, is_ratio)
+            if changes:
+                yield _figures(f"{scenario}, {title}", changes)
 
 
 def _run(name: str, path: str, results: Results) -> RunView:
@@ -78,12 +84,14 @@ def _run(name: str, path: str, results: Results) -> RunView:
 
 
 def _figures(title: str, changes: list[FigureChange]) -> FiguresView:
+    changed: list[str] = []
     by_metric: dict[str, list[FigureChange]] = {}
     for change in changes:
-        if not change.shown:
+        if change.shown:
+            changed.append(describe(change))
+        else:
             by_metric.setdefault(change.metric, []).append(change)
-    changed = [describe(change) for change in changes if change.shown]
-    return FiguresView(title, changed, [unchanged(alike) for alike in by_metric.values()])
+    return FiguresView(title, changed, [*map(unchanged, by_metric.values())])
 
 
 def hours(comparison: RunComparison) -> str:
@@ -105,13 +113,14 @@ def unchanged(changes: list[FigureChange]) -> str:
     """Return a line about *changes* in one metric,
     none of which was shown to be more than noise.
     """
-    few = any(c.low is None for c in changes)
-    far = max(max(c.ratio, 1 / c.ratio) for c in changes)
-    return (
-        f"{'unknown  ' if few else 'unchanged'} {run_words.count(len(changes), 'figure')} of "
-        f"{METRICS[changes[0].metric].noun}, at most {verdict_words.change(far)} apart: "
-        + ("too few rounds to tell" if few else "no change that can be told from noise")
-    )
+    verdict, why = "unchanged", "no change that can be told from noise"
+    far = 1.0
+    for change in changes:
+        far = max(far, change.ratio, 1 / change.ratio)
+        if change.low is None:
+            verdict, why = "unknown  ", "too few rounds to tell"
+    figures = f"{run_words.count(len(changes), 'figure')} of {METRICS[changes[0].metric].noun}"
+    return f"{verdict} {figures}, at most {verdict_words.change(far)} apart: {why}"
 
 
 def describe(change: FigureChange) -> str:
@@ -122,11 +131,10 @@ def describe(change: FigureChange) -> str:
     words = verdict_words.outcome(metric, change)
     if change.is_ratio:
         return f"{change.what}, {metric.noun}: {change.a:.2f}x in A, {change.b:.2f}x in B: {words}"
-    noun = "" if metric.name == "throughput" else f"{metric.noun} "
-    return (
-        f"{change.what}: {noun}{words}: {metric.write(change.a)} {metric.unit} in A, "
-        f"{metric.write(change.b)} in B"
-    )
+    if metric.name != "throughput":
+        words = f"{metric.noun} {words}"
+    values = f"{metric.write(change.a)} {metric.unit} in A, {metric.write(change.b)} in B"
+    return f"{change.what}: {words}: {values}"
 
 
 def conclusion(comparison: RunComparison) -> str:
@@ -137,15 +145,15 @@ def conclusion(comparison: RunComparison) -> str:
         return "Nothing could be compared."
     changed = comparison.beyond_noise
     total = run_words.count(len(comparison.changes), "figure")
-    if not any(c.low is not None for c in comparison.changes):
+    if all(change.low is None for change in comparison.changes):
         return f"Of {total} none can be told from noise: three rounds are needed in both runs."
     if not changed:
         return f"Of {total} none changed beyond the noise; that is not to say that nothing changed."
-    values = [c for c in changed if not c.is_ratio]
-    better = sum(c.better for c in values)
+    values = [change for change in changed if not change.is_ratio]
+    better = sum(change.better for change in values)
     ratios = run_words.count(len(changed) - len(values), "ratio")
+    directions = f"{better} better in B, {len(values) - better} worse"
     return (
         f"Of {total} {len(changed)} changed beyond the noise: {ratios} within the runs, and "
-        f"{run_words.count(len(values), 'value')} ({better} better in B, "
-        f"{len(values) - better} worse)."
+        f"{run_words.count(len(values), 'value')} ({directions})."
     )

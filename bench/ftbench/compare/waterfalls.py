@@ -5,11 +5,12 @@ with the same waterfalls of other runs.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple
 
 from ftbench.compare.identity import work
-from ftbench.document.model import MeasuredCase, Scenario, Verdict, Waterfall
+from ftbench.document.model import Change, MeasuredCase, Scenario, Verdict, Waterfall
 from ftbench.plan.waterfall import IN_ALL
 from ftbench.report import run_words
 from ftbench.stats import turns
@@ -58,25 +59,32 @@ def waterfalls(run: Analysis) -> Iterator[ComparableWaterfall | Incomparable]:
     """Yield the waterfalls of a run, or the reasons why they cannot be compared."""
     for fall in run.waterfalls:
         scenario = run.scenario(fall.scenario)
-        verdicts = [change.verdict for change in (fall.total, *fall.steps)]
         if len(scenario.rounds) < FEWEST_ROUNDS:
             few = f"{run_words.rounds(scenario)}, and {FEWEST_ROUNDS} are needed"
             yield Incomparable(f"{fall.workload}: {few}")
-        elif Verdict.OTHER_SAMPLES in verdicts:
+        elif any(map(_is_of_other_samples, (fall.total, *fall.steps))):
             different = "candidates of this run loaded different samples"
             yield Incomparable(f"{fall.workload}: {different}")
         else:
             yield _comparable(run, scenario, fall)
 
 
+def _is_of_other_samples(change: Change) -> bool:
+    return change.verdict == Verdict.OTHER_SAMPLES
+
+
 def _comparable(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> ComparableWaterfall:
-    chain = [fall.start.candidate, *(step.candidate for step in fall.steps)]
-    speeds = [scenario.in_each_process(key, "throughput") for key in chain]
+    chain = [fall.start.candidate]
+    for step in fall.steps:
+        chain.append(step.candidate)
+    speeds: list[float] = []
+    for key in chain:
+        speeds += scenario.in_each_process(key, "throughput")
     return ComparableWaterfall(
         waterfall=fall,
         throughput=_figures(scenario, fall, chain, "throughput"),
         cpu=_figures(scenario, fall, chain, CPU),
-        speed=fmean(math.log(speed) for speeds_of_one in speeds for speed in speeds_of_one),
+        speed=fmean(map(math.log, speeds)),
         workload=_workload(run, scenario, fall),
     )
 
@@ -84,34 +92,45 @@ def _comparable(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> C
 def _figures(
     scenario: AnalysedScenario, fall: Waterfall, chain: Sequence[str], metric: str
 ) -> Figures:
-    pairs = {step.name: pair for step, pair in zip(fall.steps, zip(chain[1:], chain))}
-    pairs[IN_ALL] = chain[-1], chain[0]
     figures = {}
-    for name, (after, before) in pairs.items():
-        values = [scenario.in_each_process(key, metric) for key in (after, before)]
-        logs = logarithms(*values)
-        predicted = turns.predicted(scenario, metric, after, before)
-        figures[name] = Figure(fmean(logs), *spread(logs, predicted), len(logs))
+    for step, (before, after) in zip(fall.steps, pairwise(chain), strict=True):
+        figures[step.name] = _figure(scenario, metric, after, before)
+    figures[IN_ALL] = _figure(scenario, metric, chain[-1], chain[0])
     return figures
 
 
+def _figure(scenario: AnalysedScenario, metric: str, after: str, before: str) -> Figure:
+    """Return the ratio of two candidates (keys)."""
+    numerators = scenario.in_each_process(after, metric)
+    logs = logarithms(numerators, scenario.in_each_process(before, metric))
+    predicted = turns.predicted(scenario, metric, after, before)
+    return Figure(fmean(logs), *spread(logs, predicted), len(logs))
+
+
 def _workload(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> dict[str, str]:
-    facts = work(run.results, scenario, case_of(scenario, fall)) | {
-        "first candidate": fall.start.name,
-        "changes": "; then ".join(step.name for step in fall.steps),
-        "first samples": _checksums(scenario, fall.start.candidate),
-    }
-    return {title: "none" if value is None else str(value) for title, value in facts.items()}
+    facts = work(run.results, scenario, _case_of(scenario, fall))
+    facts["first candidate"] = fall.start.name
+    facts["changes"] = "; then ".join(step.name for step in fall.steps)
+    facts["first samples"] = _checksums(scenario, fall.start.candidate)
+    for title, value in facts.items():
+        # not "None", which people would read
+        facts[title] = "none" if value is None else str(value)
+    return facts
 
 
-def case_of(scenario: AnalysedScenario, fall: Waterfall) -> MeasuredCase | Scenario:
+def _case_of(scenario: AnalysedScenario, fall: Waterfall) -> MeasuredCase | Scenario:
     """Return the case of a waterfall; the scenario itself if it has no cases."""
-    return next((case for case in scenario.cases if case.name == fall.case), scenario)
+    for case in scenario.cases:
+        if case.name == fall.case:
+            return case
+    return scenario
 
 
 def _checksums(scenario: AnalysedScenario, key: str) -> str:
     """Return checksums of a candidate's first batches, or words for rounds that do not agree."""
-    rounds = {(trial.first_batch, *trial.rows[:1]) for trial in scenario.trials_of(key)}
+    rounds = set()
+    for trial in scenario.trials_of(key):
+        rounds.add((trial.first_batch, *trial.rows[:1]))
     if len(rounds) > 1:
         return "different in each round"
     return " and ".join(f"{checksum or 0:08x}" for checksum in rounds.pop())
