@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ftbench.options import RunOptions
+from ftbench.plan import shortest
 from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.scenario import Scenario
 from ftbench.plan.waterfall import PRECISION
@@ -273,10 +274,28 @@ def check(arguments: list[str], program: str) -> None:
             if options.twin:
                 remedy = "FT_PYTHON=... and GIL_PYTHON=... name others"
                 raise UsageError(f"--twin is not needed: both are measured. {remedy}")
+            check_budget(options, options.configs)
         if out:
             _check_writable(out.absolute())
     except UsageError as error:
         parser(program).exit(2, f"{program}: {error}\n")
+
+
+def check_budget(options: RunOptions, configs: Iterable[str]) -> None:
+    """Raise UsageError if a run of these configurations can never reach a verdict within its
+    --budget. The first scenario decides: a run without time for it fails.
+    """
+    usual = sum(scenario.share(options.quick) for scenario in options.scenarios)
+    if options.rounds is not None or options.budget is None or options.budget >= usual:
+        return
+    first, ranks, cpus = options.scenarios[0], options.ranks or 1, os.cpu_count() or 1
+    workers = options.workers or first.workers(cpus)
+    trials = shortest.essential_trials(first, configs, workers, options.quick)
+    processes = trials * shortest.fewest_rounds(first, options.quick)
+    least = shortest.report_seconds(len(options.scenarios))
+    least += shortest.starting_seconds(processes, ranks, cpus)
+    if options.budget < least:
+        raise UsageError(shortest.refusal(options.budget, processes, ranks, least, usual))
 
 
 def _check_writable(out: Path) -> None:

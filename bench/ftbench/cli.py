@@ -9,7 +9,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ftbench.arguments import UsageError, compare_parser, merge_parser, parse, report_parser
+from ftbench.arguments import (
+    UsageError,
+    check_budget,
+    compare_parser,
+    merge_parser,
+    parse,
+    report_parser,
+)
 from ftbench.data.images import ImageError
 from ftbench.document.model import Options, Results, Skipped
 from ftbench.document.store import ResultsError, RunDirectory, find, load, write_atomically
@@ -127,6 +134,7 @@ def _record(options: RunOptions) -> Results:
         raise UsageError(
             "nothing to measure: " + "; ".join(f"{part.what}: {part.why}" for part in skipped)
         )
+    check_budget(options, configs)
     skipped += [
         Skipped(name, f"several ranks cannot measure it: {why}") for name, why in options.left_out
     ]

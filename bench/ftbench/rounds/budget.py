@@ -6,12 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ftbench.document.model import Options
+from ftbench.plan import shortest
 from ftbench.plan.scenario import Scenario
 from ftbench.plan.sizing import BudgetTooShort
 from ftbench.rounds.progress import Display
-
-# Less than any process of a trial takes to start: it imports torch.
-START_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -35,17 +33,11 @@ class Budget:
         """
         if not self.left:
             return math.inf
-        ranks = self.options.ranks or 1
-        # The ranks start after torchrun has imported torch, and share the CPUs.
-        waves = 1 + math.ceil(ranks / cpus) if ranks > 1 else 1
-        left, least = self.left(), processes * waves * START_SECONDS
+        ranks, budget = self.options.ranks or 1, self.options.budget
+        left, least = self.left(), shortest.starting_seconds(processes, ranks, cpus)
         if left < least:
-            with_ranks = f", each with {ranks} ranks" if ranks > 1 else ""
             raise BudgetTooShort(
-                f"--budget {self.options.budget:g} is too short for the {processes} processes that "
-                f"a verdict needs{with_ranks}: they need "
-                f"{math.ceil(self.options.budget - left + least)} s at the very least. Give more "
-                f"({self._usual:.0f} is usual), or a number of --rounds"
+                shortest.refusal(budget, processes, ranks, budget - left + least, self._usual)
             )
         return time.monotonic() + left
 

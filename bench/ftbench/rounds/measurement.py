@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ftbench.data.sources import Sources
 from ftbench.document import model
-from ftbench.plan import sizing
+from ftbench.plan import shortest, sizing
 from ftbench.plan.candidates import VARIANTS, Candidate, listed
 from ftbench.plan.case import Case
 from ftbench.plan.scenario import OWN, Scenario
@@ -23,7 +23,6 @@ from ftbench.rounds.recorder import Recorder
 from ftbench.rounds.twins import Twins
 from ftbench.rounds.work import PREFETCH_FACTOR, Work
 from ftbench.scenarios import own
-from ftbench.stats import statistics
 from ftbench.stats.waterfall import precise
 from ftbench.trial.process import TrialFailed
 from ftrun.configurations import TWIN
@@ -129,9 +128,7 @@ class Measurement:
         """Return the runner of the trials; raises BudgetTooShort if the most important ones could
         not be started.
         """
-        # A quick run has three rounds, whatever number a full run has.
-        least = 0 if self.options.quick else self.scenario.repeats
-        fewest = max(statistics.FEWEST_ROUNDS, least)
+        fewest = shortest.fewest_rounds(self.scenario, self.options.quick)
         essential = sum(rank == 0 for rank, _ in ranked)
         limit = self._budget.limit(fewest * essential, self.twins.usable_cpus())
         seed = secrets.randbits(32)

@@ -19,7 +19,7 @@ from ftbench.document.convert import from_json
 from ftbench.document.environment import Environment
 from ftbench.document.store import RunDirectory
 from ftbench.machine import alone, disturbance
-from ftbench.plan import sizing
+from ftbench.plan import shortest, sizing
 from ftbench.plan.scenario import Scenario
 from ftbench.rounds.controller import Unavailable, WorkDiffers
 from ftbench.rounds.measurement import Measurement
@@ -32,10 +32,6 @@ from ftrun import environment
 from ftrun.configurations import TWIN
 from ftrun.errors import Interrupted, TwinError
 from ftrun.interruption import Interruption
-
-# Seconds reserved, once and for each scenario: for the report, and for a last round that takes
-# longer than expected.
-REPORT_SECONDS = 4.0, 1.0
 
 
 class RunFailed(Exception):
@@ -177,7 +173,7 @@ class Run:
 
     def _left(self) -> float:
         """Return the seconds left of the budget, less those that are reserved for the report."""
-        report = REPORT_SECONDS[0] + REPORT_SECONDS[1] * len(self.scenarios)
+        report = shortest.report_seconds(len(self.scenarios))
         return self.begin + self.results.options.budget - report - time.monotonic()
 
     def _share(self, position: int, later: bool = False) -> float:

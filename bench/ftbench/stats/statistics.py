@@ -25,12 +25,12 @@ from dataclasses import dataclass
 from statistics import fmean, variance
 
 from ftbench.document.model import Change, Verdict
+from ftbench.plan.shortest import FEWEST_ROUNDS
 from ftbench.stats.turns import Predicted
 
 CONFIDENCE = 0.95
 # The probability that a difference of `resolution` would have been shown.
 POWER = 0.8
-FEWEST_ROUNDS = 3
 # A difference as small as this matters to no one, even if it is certain. So a verdict needs an
 # interval beyond it.
 NEGLIGIBLE = 1.01

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from ftbench import __main__, cli
-from ftbench.arguments import parse
+from ftbench.arguments import check, parse
 from ftbench.scenarios import SCENARIOS
 from tests.checkout import CHECKOUT
 from tests.programs import completed
@@ -186,6 +186,30 @@ def test_a_budget_that_is_too_short_is_refused(run_bench, twin, tmp_path):
     done = run_bench(*given[:-3], 15, *given[-2:], "--ranks", 2)
     why = "the 9 processes that a verdict needs, each with 2 ranks: they need "
     assert done.returncode == 2 and why in done.stderr and "warming up" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, why",
+    [
+        (["--quick"], "the 15 processes that a verdict needs: they need 21 s at the very least. "),
+        ([], "Give more (1200 is usual), or a number of --rounds"),
+        (["text"], "they need 20 s at the very least. Give more (600 is usual)"),
+        (["text", "--ranks", "2"], "the 15 processes that a verdict needs, each with 2 ranks: "),
+        # Four processes a round, since one measures all cases.
+        (["overlap", "--quick"], "the 12 processes"),
+        (["augment"], "the 25 processes"),  # five rounds
+    ],
+)
+def test_a_budget_that_can_never_suffice_is_refused_before_anything_is_built(
+    capsys, tmp_path, arguments, why
+):
+    given = [*arguments, "--budget", "3", "--out", str(tmp_path / "out")]
+    with pytest.raises(SystemExit, match="^2$"):
+        check(given, "./twins bench")
+    said = capsys.readouterr().err
+    assert said.startswith("./twins bench: --budget 3 is too short for the ") and why in said
+    check([*given, "--rounds", "3"], "./twins bench")
+    check([*given, "--budget", "400"], "./twins bench")
 
 
 def test_list(capsys):

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from ftbench.document.model import Results, Skipped
 from ftbench.document.store import RunDirectory
-from ftbench.plan import sizing
+from ftbench.plan import shortest, sizing
 from ftbench.plan.candidates import Candidate
 from ftbench.rounds import progress, recorder, run
 from ftbench.scenarios import SCENARIOS
@@ -57,7 +57,7 @@ def test_options_that_mean_nothing_to_a_scenario_are_named(suite, capsys):
 def test_later_scenarios_share_what_is_left_as_they_need(suite):
     this = suite()
     shares = [SCENARIOS[name].share(True) for name in ("pillow", "contention", "memory")]
-    always, for_each = run.REPORT_SECONDS
+    always, for_each = shortest.REPORT_SECONDS
     whole = 1000.0 - always - 3 * for_each
     assert this._later(0) == pytest.approx(whole * sum(shares[1:]) / sum(shares), rel=0.05)
     assert this._later(2) == 0.0
