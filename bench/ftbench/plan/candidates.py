@@ -111,13 +111,18 @@ def listed(candidates: Iterable[Candidate], cases: Set[str]) -> str:
         of_case.setdefault(replace(c, case=""), []).append(c.case)
     counts: dict[tuple[str, str], list[int]] = {}
     for c, cases_of in of_case.items():
-        where = "" if cases <= {*cases_of} else f" ({', '.join(cases_of)})"
+        where = "" if cases <= {*cases_of} else _named(cases_of)
         counts.setdefault((replace(c, workers=0).title, where), []).append(c.workers)
     parts = []
     for (title, where), workers in counts.items():
         numbers = ",".join(f" x{count}" for count in sorted(workers) if count)
         parts.append(f"{title}{numbers}{where}")
     return "; ".join(parts)
+
+
+def _named(cases: list[str]) -> str:
+    """Return the names of cases, in brackets; "" for the first case alone, which has no name."""
+    return f" ({', '.join(case or 'first case' for case in cases)})" if any(cases) else ""
 
 
 @dataclass(frozen=True)

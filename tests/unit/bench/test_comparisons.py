@@ -47,6 +47,14 @@ def test_candidates_that_are_left_out_are_named_together():
     assert listed(alone, {""}) == "ft no workers; ft bare threads x1"
 
 
+def test_the_first_case_which_has_no_name_leaves_no_empty_brackets():
+    alone = [Candidate("gil", "torch-process", 1), Candidate("gil", "loader-process", 2)]
+    decoded = Candidate("gil", "loader-process", 2, "decode")
+    assert listed([*alone, decoded], {"", "decode", "resize"}) == (
+        "gil torch DataLoader processes x1; gil loader processes x2 (first case, decode)"
+    )
+
+
 def test_quick_has_the_quick_comparisons_under_the_quick_cases():
     ranked = PLAN.ranked(CONFIGS, [2], quick=True)
     assert {(c.config, c.variant) for _, c in ranked} == {
