@@ -16,6 +16,8 @@ _BUSY = 0.7  # share of the time; workers that load more are what limits
 # share of the busy time on a CPU or waiting for one; below it,
 # loading mostly waits for other things
 _COMPUTES = 0.6
+# share of the CPUs' time; workers that wait for a CPU and get less share the CPUs with others
+_ALL_CPUS = 0.8
 _STRAGGLES = 3.0  # times as long a sample as the median worker
 # range of the seconds on a CPU, or waiting for one, per second of threads that share the GIL
 _ONE_CPU = 0.8, 1.2
@@ -209,8 +211,7 @@ def _limit(totals: Statistics) -> tuple[str, str]:
         fewer = "nothing in the loader"
         if enough < workers and totals.max_workers is None:
             fewer = f"num_workers={enough} would do"
-        ready = f"its data is ready ({totals.ready:.1f} batches when it asks)"
-        return f"the loop: {ready if workers else 'loading takes little of its time'}", fewer
+        return f"the loop: {_after_first_batch(totals)}{_ready(totals)}", fewer
     if totals.sampling > totals.waited / 2:
         return f"the sampler: {totals.sampling / totals.seconds:.0%} of the loop's time", (
             "let the sampler draw its indices at once, not one by one in the loop"
@@ -282,11 +283,35 @@ def _limit_of_loading(totals: Statistics, busy: float, runnable: float) -> tuple
         if workers > 2 * cpus and totals.max_workers is None
         else ""
     )
-    fewer_programs = "fewer other programs, " if crowded and workers <= cpus else ""
+    fewer_programs = "fewer other programs, " if _others_compute(totals, busy) else ""
     return (
         f"the dataset, which computes: {used}",
         f"{fewer_programs}a cheaper dataset[i], or more CPUs{fewer}",
     )
+
+
+def _after_first_batch(totals: Statistics) -> str:
+    """Return why a loop may have its data in time although it waited: for the first batch. Return
+    "" if that took little.
+    """
+    share = totals.first_batch / totals.seconds
+    return f"after the first batch ({share:.0%} of the time) " if share >= _KEEPS_UP else ""
+
+
+def _ready(totals: Statistics) -> str:
+    if not totals.num_workers:
+        return "loading takes little of its time"
+    return f"its data is ready ({totals.ready:.1f} batches when it asks)"
+
+
+def _others_compute(totals: Statistics, busy: float) -> bool:
+    """True if other programs have the CPUs that the workers wait for."""
+    if totals.num_workers <= totals.cpus:
+        return totals.queued > max(totals.cpu, busy / 4)
+    # More workers than CPUs also wait for each other. Then other programs are those that have what
+    # the workers lack. The loop may have it, too, but not while it waits.
+    available = totals.cpus * (totals.waited - totals.starting)
+    return totals.queued > busy / 4 and totals.cpu < _ALL_CPUS * available
 
 
 def _more(totals: Statistics, number: int) -> str:

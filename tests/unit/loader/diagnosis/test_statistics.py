@@ -162,3 +162,57 @@ def test_quantiles_of_waits():
     for share in (0.5, 0.95, 0.99):
         assert share * 0.1 * 0.99 <= record.wait_at(share) <= share * 0.1 * 1.3
     assert record.wait_at(1.0) <= record.wait_max
+
+
+@pytest.fixture
+def measured():
+    """Builds the statistics of ten seconds of an epoch, with other figures than were measured."""
+    batches = loader(Rows(80, row), ("thread", 2))
+    list(batches)
+    found = batches.statistics()
+
+    def build(workers, **figures):
+        usual = {
+            "num_workers": workers,
+            "worker_seconds": 10.0 * workers,
+            "seconds": 10.0,
+            "starting": 0.0,
+            "sampling": 0.0,
+            "first_batch": 0.1,
+            "collating": 0.0,
+            "ready": 2.5,
+            "cpus": 2,
+            "gil": False,
+        }
+        return dataclasses.replace(found, **usual, **figures)
+
+    return build
+
+
+@pytest.mark.parametrize("workers, enough", [(2, ""), (4, ""), (9, "; num_workers=2 is enough")])
+def test_other_programs_are_named_whatever_the_number_of_workers(measured, workers, enough):
+    busy = 10.0 * workers
+    # Others have one of the two CPUs.
+    crowded = measured(workers, waited=9.5, loading=busy, cpu=9.0, queued=busy - 9.0)
+    change = f"change: fewer other programs, a cheaper dataset[i], or more CPUs{enough}"
+    assert str(crowded).splitlines()[2] == change
+
+
+def test_other_programs_are_not_named_where_workers_or_the_loop_have_the_cpus(measured):
+    change = "change: a cheaper dataset[i], or more CPUs"
+    alone = measured(4, waited=9.5, loading=40.0, cpu=19.0, queued=20.0)
+    assert str(alone).splitlines()[2] == change
+    # The loop may compute, in several threads, for half of the time.
+    beside_loop = measured(4, waited=5.0, loading=40.0, cpu=9.0, queued=30.0)
+    assert str(beside_loop).splitlines()[2] == change
+
+
+def test_a_loop_that_waits_for_its_first_batch_alone_is_told(measured):
+    first = measured(2, loading=6.0, cpu=6.0, queued=0.0, waited=1.9)
+    first = dataclasses.replace(first, first_batch=1.6)
+    line, limit, _ = str(first).splitlines()
+    assert line.endswith("the loop waited for data 19% of the time")
+    after = "after the first batch (16% of the time) its data is ready (2.5 batches when it asks)"
+    assert limit == f"limit: the loop: {after}"
+    usual = dataclasses.replace(first, first_batch=0.3, waited=0.4)
+    assert str(usual).splitlines()[1].startswith("limit: the loop: its data is ready (2.5 ")
