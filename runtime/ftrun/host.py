@@ -23,6 +23,13 @@ def command(default: str) -> str:
     return os.environ.get("FT_COMMAND") or default
 
 
+def derived_image() -> str:
+    """Return what to do in a container that lacks a package and has no network; "" elsewhere."""
+    if "FT_COMMAND" not in os.environ:
+        return ""
+    return "derive an image that has it from each twin (docs/benchmark.md, Your own dataset)"
+
+
 def folders() -> dict[str, str]:
     """Return the host's paths of the folders mounted for code and data: {"CODE": ..., "DATA": ...};
     {} if none is.

@@ -15,6 +15,7 @@ from ftbench.measure import checksums, epochs
 from ftbench.plan.case import Amount, Case
 from ftbench.plan.scenario import OWN, Scenario, Task, TrialError, Turns
 from ftbench.plan.waterfall import WaterfallPlan
+from ftrun import host
 from ftrun.errors import TargetError
 
 # Seconds of work for one worker in a turn, and the usual batch size,
@@ -39,11 +40,11 @@ def _named(name: str, what: str) -> Any:
     try:
         return getattr(target, what)(name)
     except TargetError as error:
-        lacking = isinstance(error.__cause__, ModuleNotFoundError)
-        more = (
-            "; name it with --requirements FILE or in the file's inline metadata" if lacking else ""
-        )
-        raise TrialError(f"{error}{more}") from error
+        remedy = ""
+        if isinstance(error.__cause__, ModuleNotFoundError):
+            usual = "name it with --requirements FILE or in the file's inline metadata"
+            remedy = f"; {host.derived_image() or usual}"
+        raise TrialError(f"{error}{remedy}") from error
 
 
 def dataset(task: Task):

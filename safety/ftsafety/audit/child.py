@@ -95,8 +95,8 @@ def _lacking(error: BaseException | None, target_name: str) -> str:
     if package == target_name.partition(":")[0].partition(".")[0]:
         return ""
     problem = f"{target_name} needs the package of `import {package}`, which is not here"
-    if "FT_COMMAND" in os.environ:
-        return problem
+    if remedy := host.derived_image():
+        return f"{problem}: {remedy}"
     distribution = shlex.quote(DISTRIBUTIONS.get(package, package))
     install = f"./twins exec ft pip install --target packages {distribution}"
     return f"{problem}: {install} && PYTHONPATH=packages {host.audit(target_name)}"

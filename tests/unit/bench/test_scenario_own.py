@@ -284,6 +284,13 @@ def test_what_cannot_be_measured_says_why(files, name, message):
         looked_at(f"{files['bad_data']}:{name}")
 
 
+def test_a_container_without_a_network_names_the_derived_image(files, monkeypatch):
+    monkeypatch.setenv("FT_COMMAND", "docker compose run --rm ft-bench")
+    said = r"No module named 'no_such_package'; derive an image .*\(docs/benchmark\.md, "
+    with pytest.raises(TrialFailed, match=f"(?s){said}"):
+        looked_at(f"{files['bad_data']}:needy")
+
+
 class Stuck:
     """An endpoint whose trials never come to an end."""
 

@@ -43,6 +43,7 @@ def test_commands_are_typed_on_the_host(container):
     assert host.audit("data.py:x", {"CODE": "me", "DATA": "/photos"}) == (
         "CODE=./me DATA=/photos docker compose run --rm ft-audit data.py:x"
     )
+    assert host.derived_image().startswith("derive an image that has it from each twin (docs/")
     assert host.report("/results/1 a") == "docker compose run --rm ft-bench report '/results/1 a'"
 
 
@@ -51,6 +52,7 @@ def test_natively_nothing_is_changed(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     assert str(host.inside("results/a")) == "results/a"
     assert host.path("/results/a") == "/results/a" and host.command("python -m x") == "python -m x"
+    assert host.derived_image() == ""
     assert host.audit("/code/data.py:x") == "./twins audit /code/data.py:x"
     assert host.report("/results/1") == "./twins bench report /results/1"
 
