@@ -8,5 +8,5 @@ try:
 
     sys.exit(main())
 except KeyboardInterrupt:  # during an import
-    print("twins: interrupted", file=sys.stderr)
+    print("./twins: interrupted", file=sys.stderr)
     sys.exit(130)

@@ -87,10 +87,10 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # the status that a shell gives for SIGPIPE
     except TwinsError as error:
-        print(f"twins: {error}", file=sys.stderr)
+        print(f"./twins {options.verb}: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("\ntwins: interrupted", file=sys.stderr)
+        print(f"\n./twins {options.verb}: interrupted", file=sys.stderr)
         return 130
 
 
@@ -177,7 +177,7 @@ def _setup(options, _) -> int:
 
 def _info(options, _) -> int:
     if options.import_too and not options.requirements:
-        raise TwinsError("info: --import needs --requirements", 2)
+        raise TwinsError("--import needs --requirements", 2)
     if options.requirements:
         twin = build.twins(["ft"])["ft"]
         command = [str(twin.python), "-P", "-m", "ftrun.info", "--cache", str(cache.root())]
@@ -241,12 +241,12 @@ def _exec(options, rest) -> int:
     if command[:1] == ["--"]:
         command = command[1:]
     if not command:
-        raise TwinsError("exec needs a command: ./twins exec ft python", 2)
+        raise TwinsError("a command is needed: ./twins exec ft python", 2)
     twin = build.twins([options.twin])[options.twin]
     variables = twin.environment(cleared=["PYTHONHOME"])
     program = shutil.which(command[0], path=variables["PATH"])
     if program is None:
-        raise TwinsError(f"exec: there is no program {command[0]}", 127)
+        raise TwinsError(f"there is no program {command[0]}", 127)
     sys.stdout.flush()
     os.execve(program, command, variables)
 
@@ -368,7 +368,7 @@ def _clean(options, _) -> int:
 def _confirms_deletion(directory: Path, size: str) -> bool:
     if not machine.can_ask():
         raise TwinsError(
-            f"clean deletes {directory} ({size}); without a terminal to ask at, it needs --yes", 2
+            f"it deletes {directory} ({size}); without a terminal to ask at, it needs --yes", 2
         )
     return input(f"Delete {directory} ({size})? [y/N] ").strip().lower() in ("y", "yes")
 

@@ -12,7 +12,7 @@ def main() -> int:
 
         return cli.main()
     except KeyboardInterrupt:
-        print("bench: interrupted", file=sys.stderr)
+        print("./twins bench: interrupted", file=sys.stderr)
         return 130
 
 

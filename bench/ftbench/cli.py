@@ -33,6 +33,9 @@ from ftrun.interruption import Interruption
 if TYPE_CHECKING:
     from ftbench.rounds.twins import Twins
 
+NAME = host.command("./twins bench")
+"""The command that messages begin with."""
+
 
 def report_main(arguments: list[str]) -> int:
     """Remake the report of an earlier run (``python -m ftbench report PATH``);
@@ -222,11 +225,11 @@ def _measure(
             status, why = 2, str(error)
             this.stop(why)
     if why:
-        print(f"bench: {escape.terminal(why)}", file=sys.stderr)
+        print(f"{NAME}: {escape.terminal(why)}", file=sys.stderr)
     if not results.scenarios:
         why = "" if status else ": " + "; ".join(f"{s.what}: {s.why}" for s in results.skipped)
         nothing = f"no round was finished, so there is nothing to report{escape.terminal(why)}"
-        print(f"bench: {nothing}", file=sys.stderr)
+        print(f"{NAME}: {nothing}", file=sys.stderr)
         return status or 1, None
     analysis = this.finish()
     _report(analysis, directory, options.tables)
@@ -255,12 +258,12 @@ def run_main(arguments: list[str]) -> int:
             except Interrupted as error:
                 status = error.exit_status
                 print(
-                    f"bench: interrupted; run {number} was not begun, and those before are kept",
+                    f"{NAME}: interrupted; run {number} was not begun, and those before are kept",
                     file=sys.stderr,
                 )
             except (ImageError, DoesNotFit, ResultsError) as error:
                 status = max(status, 1)
-                print(f"bench: {escape.terminal(str(error))}", file=sys.stderr)
+                print(f"{NAME}: {escape.terminal(str(error))}", file=sys.stderr)
             if interruption.wanted() or worse == 2:
                 # without its twins, no further run can do better
                 break
@@ -305,7 +308,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
         return verb(rest[1:]) if verb else run_main(arguments)
     except (UsageError, ImageError, DoesNotFit, ResultsError) as error:
-        print(f"bench: {escape.terminal(str(error))}", file=sys.stderr)
+        print(f"{NAME}: {escape.terminal(str(error))}", file=sys.stderr)
         return 1 if type(error) is ResultsError else 2
     except BrokenPipeError:
         # The reader of the output has gone (| head); the rest must not fail again at the exit.

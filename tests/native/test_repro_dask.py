@@ -312,7 +312,8 @@ def test_nodes_that_cannot_run_tasks_are_named(repro, cluster, fails, tmp_path):
     cluster.start_workers(1, XDG_CACHE_HOME=str(tmp_path))
     done = repro(fails, status=1)
     assert (
-        f"repro: {HOST}: exit status 1: twins: the twins are not built in {tmp_path}" in done.stderr
+        f"repro: {HOST}: exit status 1: ./twins repro: the twins are not built in {tmp_path}"
+        in done.stderr
     )
     assert done.stderr.count("\n") <= 3 and not done.stdout
     done = repro(fails, "--dask-folder", tmp_path, status=1)

@@ -142,7 +142,7 @@ def test_an_interrupted_verb_says_so_in_a_line(monkeypatch, capsys):
 
     monkeypatch.setattr(cli, "_info", interrupted)
     assert cli.main(["info"]) == 130
-    assert capsys.readouterr().err == "\ntwins: interrupted\n"
+    assert capsys.readouterr().err == "\n./twins info: interrupted\n"
 
 
 @pytest.mark.parametrize(

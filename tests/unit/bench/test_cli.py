@@ -160,7 +160,7 @@ def test_ctrl_c_before_the_run_is_a_line(monkeypatch, capsys):
 
     monkeypatch.setattr(cli, "main", interrupted)
     assert __main__.main() == 130
-    assert capsys.readouterr().err == "bench: interrupted\n"
+    assert capsys.readouterr().err == "./twins bench: interrupted\n"
 
 
 @pytest.mark.slow

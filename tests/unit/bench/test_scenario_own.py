@@ -166,7 +166,7 @@ def test_what_the_users_code_raises_is_shown_as_they_know_it(run_own, files):
     done, directory = run_own(f"{files['bad_data']}:raises")
     assert done.returncode == 1 and not directory.exists()
     assert (
-        f"bench: sample 0 of {files['bad_data']}:raises: OSError: picture 0 cannot be read\n"
+        f"./twins bench: sample 0 of {files['bad_data']}:raises: OSError: picture 0 cannot be read\n"
         in done.stderr
     )
     # Once, whatever twins said it.
