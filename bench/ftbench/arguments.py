@@ -401,6 +401,7 @@ def listing() -> str:
         full, quick = (
             _duration(sum(s.share(is_quick) for s in scenarios)) for is_quick in (False, True)
         )
+        text = text[:1].upper() + text[1:]
         return f"{indent}{name:{width - len(indent)}}  {full:>7}  {quick:>7}  {text}"
 
     lines = [f"{'':{width}}  {'full':>7}  {'quick':>7}"]
