@@ -335,6 +335,7 @@ def _audit(_, rest) -> int:
 def _test(_, rest) -> int:
     # Not with argparse, which would confuse the value of a pytest option with the twin.
     names = [rest.pop(0)] if rest[:1] and rest[0] in TWINS else list(TWINS)
+    testing.check(rest)
     quick = "--quick" in rest
     twins = build.twins(names[:1] if quick else names)
     runs = testing.chosen(list(twins.values()), rest)

@@ -5,6 +5,7 @@ once it has ended.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import signal
 import subprocess
@@ -15,12 +16,14 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import IO
 
-from . import checks
-from .build import CHECKOUT, Twin, sigterm_as_ctrl_c
+from . import TwinsError, checks
+from .build import CHECKOUT, TWINS, Twin, sigterm_as_ctrl_c
 from .progress import clock
 
 # More than the processors of a small machine, since many tests wait for processes or containers.
 AT_A_TIME = 4
+# pytest's usual options without a value
+FLAGS = ("--quick", "--long", "-x", "-q", "-v", "-vv", "-s", "-l", "--lf", "--ff", "--pdb")
 NOTHING_SELECTED = 5  # pytest's exit status
 # seconds from an interruption to the end of the runs: longer than a teardown waits for anything
 REPORTS_WITHIN = 150.0
@@ -100,6 +103,28 @@ class TestRun:
         with contextlib.suppress(ProcessLookupError):  # nothing is left of it
             os.killpg(self.process.pid, signal.SIGKILL)
         return self.process.wait()
+
+
+def check(arguments: list[str]) -> None:
+    """Raise TwinsError if one of pytest's `arguments` is a file or folder that does not exist."""
+    before = ""
+    for argument in arguments:
+        # After an option with a space, it may be the option's value.
+        may_be_value = before.startswith("-") and "=" not in before and before not in FLAGS
+        missing = not (CHECKOUT / argument.partition("::")[0]).exists()
+        if missing and not argument.startswith("-") and not may_be_value:
+            raise TwinsError(
+                f"there is no file or folder {argument}{_similar(argument)} "
+                "(./twins test --help has examples)",
+                2,
+            )
+        before = argument
+
+
+def _similar(argument: str) -> str:
+    names = [*TWINS, *(f"tests/{path.name}" for path in (CHECKOUT / "tests").iterdir())]
+    close = difflib.get_close_matches(argument, names, n=1)
+    return f": did you mean {close[0]!r}?" if close else ""
 
 
 def chosen(twins: list[Twin], arguments: list[str]) -> list[TestRun]:

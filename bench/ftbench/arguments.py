@@ -8,7 +8,6 @@ with this module before it builds anything, so that a typo does not cost ten min
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import re
 from collections.abc import Iterable
@@ -22,7 +21,7 @@ from ftbench.plan.scenario import Scenario
 from ftbench.plan.waterfall import PRECISION
 from ftbench.scenarios import DEFAULT, GROUPS, SCENARIOS, members, own
 from ftrun import host
-from ftrun.options import configurations, endpoint, number, whole
+from ftrun.options import configurations, endpoint, hint, number, whole
 
 PROGRAM = host.command("python -m ftbench")
 
@@ -113,14 +112,6 @@ HELP = {
 
 
 OPTIONS = (*(name for name in HELP if name.startswith("--")), "--no-stress")
-
-
-def hint(name: str, known: Iterable[str]) -> str:
-    """Return ": did you mean NAME?" with the known name most similar to `name`;
-    "" if no known name is similar.
-    """
-    close = difflib.get_close_matches(name, known, n=1)
-    return f": did you mean {close[0]!r}?" if close else ""
 
 
 class _Parser(argparse.ArgumentParser):

@@ -5,6 +5,7 @@ Python 3.9 or later.
 from __future__ import annotations
 
 import argparse
+import difflib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -29,6 +30,14 @@ def add_all(group: argparse._ActionsContainer, options: Iterable[Option]) -> Non
             metavar=metavar,
             help=f"{text} (default: {default:g})",
         )
+
+
+def hint(name: str, choices: Iterable[str]) -> str:
+    """Return ": did you mean NAME?" with the most similar of the `choices`;
+    "" if none is similar.
+    """
+    close = difflib.get_close_matches(name, choices, n=1)
+    return f": did you mean {close[0]!r}?" if close else ""
 
 
 def number(description: str, least: float, most: float, kind: type = float) -> Parser:

@@ -12,6 +12,7 @@ from typing import Any
 import torch.utils.data
 
 from ftrun.errors import TargetError
+from ftrun.options import hint
 
 
 def load(target: str) -> Any:
@@ -73,16 +74,12 @@ def find(target: str) -> Any:
         try:
             value = getattr(value, name)
         except AttributeError:
-            raise TargetError(
-                f"{module_name} has no {path}; it has {_public_names(value)}"
-            ) from None
+            names = sorted(public for public in dir(value) if not public.startswith("_"))
+            similar = hint(name, names)
+            it_has = f"{similar} It has" if similar else "; it has"
+            listed = ", ".join(names[:20]) or "nothing"
+            raise TargetError(f"{module_name} has no {path}{it_has} {listed}") from None
     return value
-
-
-def _public_names(value: Any) -> str:
-    names = [name for name in dir(value) if not name.startswith("_")]
-    names.sort()
-    return ", ".join(names[:20]) or "nothing"
 
 
 def native_attribute(value: Any, name: str) -> Any:

@@ -103,6 +103,14 @@ def test_named_files_run_alone(named):
     )
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["-k", "nope"], ["--durations=5", "-x", "tests/native"], ["-p", "no:cacheprovider"]],
+)
+def test_values_of_options_are_no_files(arguments):
+    testing.check(arguments)
+
+
 def test_a_run_of_both_twins_has_every_folder_of_tests():
     runs = testing.all_runs({"ft": TWIN, "gil": TWIN}, ["-k", "order"])
     named = {

@@ -268,6 +268,7 @@ def looked_at(target: str, batch_size: int | None = None, collate_fn: str | None
         ("empty", "is empty: where is its data"),
         ("stream", "is iterable-style: .* Name a map-style dataset"),
         ("endless", "has no length: give it __len__"),
+        ("emptee", r"bad_data\.py has no emptee: did you mean 'empty'\? It has Dataset, "),
         ("missing", r"bad_data\.py has no missing; it has .*empty"),
         ("fails", "(?s)no licence for this data"),
         ("negative", "has no usable length: "),

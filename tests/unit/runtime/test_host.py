@@ -1,5 +1,7 @@
 """What is printed in a container can be typed on the host."""
 
+import sys
+
 import pytest
 
 from ftrun import host
@@ -65,3 +67,15 @@ def test_the_image_names_its_verbs_first(arguments, tmp_path):
     done = completed([CHECKOUT / "docker/entrypoint", *arguments], env=variables, status=0)
     assert done.stdout.startswith("usage: docker run --rm ")
     assert all(f"\n  {verb} " in done.stdout for verb in ("info", "bench", "audit", "repro"))
+
+
+@pytest.mark.parametrize(
+    "typed, said",
+    [("inof", "'inof': did you mean 'info'?"), ("nothing-like-it", "'nothing-like-it'")],
+)
+@pytest.mark.slow
+def test_the_image_suggests_a_verb(typed, said, tmp_path):
+    (tmp_path / "python").symlink_to(sys.executable)
+    variables = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    done = completed([CHECKOUT / "docker/entrypoint", typed], env=variables, status=127)
+    assert done.stderr == f"gil-env: there is no verb or program {said}\n"
