@@ -1,6 +1,6 @@
 """Rows of an HDF5 file through h5py, which takes a lock of its own around every call.
 
-./twins exec gil pip install --target packages h5py          # there is no wheel for 3.13t
+./twins exec gil pip install --target packages h5py          # no wheel for 3.13t, but for 3.14t (PYTHON_SERIES=3.14)
 PYTHONPATH=packages ./twins audit gil docs/audit/hdf5_rows.py:shared
 PYTHONPATH=packages ./twins audit gil docs/audit/hdf5_rows.py:opened_late
 """
