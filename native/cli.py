@@ -139,6 +139,8 @@ def _parser() -> argparse.ArgumentParser:
     info.add_argument(
         "--json", action="store_true", help="print one JSON object with the keys ft and gil"
     )
+    help_text = "list all locked packages, not only those with a problem"
+    info.add_argument("--packages", action="store_true", help=help_text)
     help_text = (
         "look at the wheels of these packages or files instead: which of them turn the GIL on?"
     )
@@ -185,12 +187,13 @@ def _info(options, _) -> int:
         os.execve(
             command[0], [*command, "--requirements", *options.requirements], twin.environment()
         )
-    return _describe(build.twins(), options.json)
+    more = ["--packages"] * options.packages
+    return _describe(build.twins(), options.json, more)
 
 
-def _describe(ready: dict[str, Twin], as_json: bool) -> int:
-    """Run ftrun.info in all twins at the same time and print the output; return 0 or a failed
-    twin's exit status.
+def _describe(ready: dict[str, Twin], as_json: bool, more: list[str]) -> int:
+    """Run ftrun.info, with the arguments *more*, in all twins at the same time and print the
+    output; return 0 or a failed twin's exit status.
     """
     processes: dict[str, subprocess.Popen[str]] = {}
     with contextlib.ExitStack() as stack:
@@ -199,7 +202,7 @@ def _describe(ready: dict[str, Twin], as_json: bool) -> int:
             output = subprocess.PIPE if processes or as_json else None
             if output is None:
                 print(f"== {name}: {twin.directory}", flush=True)
-            processes[name] = stack.enter_context(_start_info(twin, as_json, output))
+            processes[name] = stack.enter_context(_start_info(twin, as_json, more, output))
             stack.callback(processes[name].terminate)
         return _show_json(processes) if as_json else _show_output(processes, ready)
 
@@ -226,8 +229,10 @@ def _show_output(processes: dict[str, subprocess.Popen[str]], ready: dict[str, T
     return code
 
 
-def _start_info(twin: Twin, as_json: bool, output: int | None) -> subprocess.Popen[str]:
-    command = [str(twin.python), "-P", "-m", "ftrun.info"]
+def _start_info(
+    twin: Twin, as_json: bool, more: list[str], output: int | None
+) -> subprocess.Popen[str]:
+    command = [str(twin.python), "-P", "-m", "ftrun.info", *more]
     if as_json:
         command.append("--json")
     variables = twin.environment()

@@ -17,8 +17,8 @@ from ftrun.errors import LockError
 from ftrun.escape import any_locale
 
 DESCRIPTION = """\
-Describe this Python environment: interpreter and build flags, the version of every locked
-package, what importing each of them does to the GIL, processor, memory and GPU.
+Describe this Python environment: interpreter and build flags, processor, memory, GPU, and what
+importing the locked packages does to the GIL.
 
 Lists what is wrong and exits with 1 if importing a locked package turns the GIL of a
 free-threaded interpreter on, or if a locked package is missing or has another version.
@@ -34,6 +34,8 @@ unclear for this interpreter.
   info --requirements requirements.txt
   info --requirements msgpack 'numpy<2.5' --import
 """
+
+PACKAGES = "list all locked packages, not only those with a problem"
 
 TORCH_CUDA = """
 import json, torch
@@ -53,6 +55,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--packages", action="store_true", help=PACKAGES)
     parser.add_argument(
         "--verify", action="store_true", help="also exit with 1 without a lock file"
     )
@@ -74,11 +77,12 @@ def make_parser() -> argparse.ArgumentParser:
 class Printer:
     """Printer of the facts about an environment, line by line, as they become known."""
 
-    def __init__(self) -> None:
+    def __init__(self, packages: bool = False) -> None:
         from rich.console import Console
 
         self._console = Console(highlight=False, markup=False, soft_wrap=True)
         self._free_threaded = self._headed = False
+        self._shows_all, self._packages, self._unfit = packages, 0, 0
 
     def facts(self, info: dict) -> None:
         """Print the quickly known facts of `collect`: interpreter,
@@ -124,22 +128,28 @@ class Printer:
         self._line("system", f"{system['name']}, Linux {system['kernel']}, {container}")
 
     def package(self, package: dict) -> None:
-        """Print a locked package's row: its version and what importing it did to the GIL."""
+        """Print a locked package's row: its version and what importing it did to the GIL.
+
+        By default, packages without a problem have no rows, as they would push the machine off the
+        screen.
+        """
+        is_unfit = bool(package["errors"] or self._turned_on(package))
+        self._packages += 1
+        self._unfit += is_unfit
+        if not (is_unfit or self._shows_all):
+            return
         if not self._headed:
             self._headed = True
             self._print("Locked packages", "italic")
             self._print(
                 f"{'package':<30} {'version':<14} {'extensions':>10}  GIL after import", "bold"
             )
-        style = ""
-        if package["errors"] or self._turned_on(package):
-            style = "red"
         extensions = package["extensions"] or ""
         row = (
             f"{package['name']:<30} {package['installed']:<14} {extensions:>10}  "
             f"{self._state(package)}"
         )
-        self._print(row, style)
+        self._print(row, "red" if is_unfit else "")
 
     def _turned_on(self, package: dict) -> bool:
         return package["gil_enabled_after_import"] and self._free_threaded
@@ -152,7 +162,16 @@ class Printer:
         return "on" if package["gil_enabled_after_import"] else "off"
 
     def end(self, info: dict) -> None:
-        """Print the facts that `collect` finds last: the GPUs that torch sees, and remarks."""
+        """Print the facts that `collect` finds last: a summary of the packages, the GPUs that torch
+        sees, and remarks.
+        """
+        outcome = "can be imported"
+        if self._free_threaded:
+            outcome = "can be imported and leave the GIL off"
+        if self._unfit:
+            outcome = f"were imported, {self._unfit} with a problem"
+        if self._packages and not self._shows_all:
+            self._line("packages", f"{self._packages} locked ones {outcome} (--packages: all rows)")
         cuda = "cannot be imported"
         if (torch := info["gpu"]["torch"]) is not None:
             cuda = (
@@ -298,7 +317,7 @@ def main(arguments: list[str] | None = None) -> int:
 
         return command.run(options.requirements, options.json, options.import_too, options.cache)
     try:
-        info = collect(options.lock, None if options.json else Printer())
+        info = collect(options.lock, None if options.json else Printer(options.packages))
     except LockError as error:
         print(f"ftrun.info: {error}", file=sys.stderr)
         return 2

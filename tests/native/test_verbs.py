@@ -214,7 +214,7 @@ def test_info_shows_lines_as_they_are_known(start_twins):
     """Those of the first twin come before any package is imported,
     and both twins are described at once.
     """
-    process = start_twins("info")
+    process = start_twins("info", "--packages")
     lines = iter(process.stdout.readline, "")
     assert next(lines).startswith("== ft: ") and next(lines).startswith("Python ")
     assert process.poll() is None

@@ -121,8 +121,29 @@ def test_a_narrow_terminal_of_another_locale(
     narrow = {**environment, "COLUMNS": "10", "PYTHONIOENCODING": "ascii"}
     run_bench("--lock", lock, module="ftrun.info", env=narrow, status=0)
     monkeypatch.setenv("COLUMNS", "60")
-    status, said, errors = run_info("--lock", lock)
+    status, said, errors = run_info("--lock", lock, "--packages")
     assert status == 0 and "charset-normalizer " in said, errors
+
+
+@pytest.mark.slow
+def test_packages_without_a_problem_are_counted_and_listed_on_demand(run_info, tmp_path):
+    lock = lock_of(tmp_path / "lock", **installed("psutil", "charset-normalizer"))
+    status, said, errors = run_info("--lock", lock)
+    assert status == 0 and "GIL after import" not in said, errors
+    assert "\npackages         2 locked ones can be imported" in said
+    _, said, _ = run_info("--lock", lock, "--packages")
+    assert "\npsutil " in said and "locked ones" not in said
+
+
+def test_a_package_with_a_problem_is_always_listed(capsys):
+    printer = environment_info.Printer()
+    usual = {"installed": "1", "extensions": 0, "gil_enabled_after_import": False}
+    for name, errors in (("good", []), ("bad", ["it is broken"])):
+        printer.package({"name": name, "errors": errors, **usual})
+    printer.end({"gpu": {"torch": None}, "remarks": []})
+    said = capsys.readouterr().out
+    assert "\nbad " in said and "it is broken" in said and "\ngood " not in said
+    assert "2 locked ones were imported, 1 with a problem (--packages: all rows)" in said
 
 
 @pytest.mark.parametrize(
