@@ -80,13 +80,22 @@ class SavedState:
     def mid_epoch(self) -> bool:
         return self.phase == "middle"
 
+    @property
+    def last_batch(self) -> int:
+        """Number of the last batch drawn; -1 if the state does not have it."""
+        if self.last is None:
+            return -1
+        return self.last["batch"]
+
     def dataset_of(self, worker_id: int, copies: int) -> Any:
         """Return the saved state for the map-style dataset of worker *worker_id*, one of *copies*
         workers, or None.
         """
         if self.datasets is None:
             return None
-        return self.datasets[worker_id] if len(self.datasets) == copies else self.only_dataset()
+        if len(self.datasets) == copies:
+            return self.datasets[worker_id]
+        return self.only_dataset()
 
     def only_dataset(self) -> Any:
         """Return the state that the map-style dataset had in all processes of the saved run; None
@@ -113,7 +122,9 @@ def fresh_share(dataset: Any = None, known: bool = True, after: int = 0) -> dict
     *dataset*: the dataset's state at the end of the previous pass, which had *after* batches, or
     None. *known*: False if the loader does not know the dataset's state.
     """
-    snapshot = None if dataset is None else {"states": {"dataset": dataset}, "position": 0}
+    snapshot = None
+    if dataset is not None:
+        snapshot = {"states": {"dataset": dataset}, "position": 0}
     return {"batches": 0, "snapshot": snapshot, "snapshot_at": 0 if known else None, "after": after}
 
 
@@ -190,7 +201,9 @@ def dataset_state(dataset: Any) -> Any:
     """Return a copy of the dataset's state (see ``state_of``),
     or None if the dataset has no ``state_dict()``.
     """
-    return state_of(dataset) if is_stateful(dataset) else None
+    if not is_stateful(dataset):
+        return None
+    return state_of(dataset)
 
 
 def describe_loader(loader: Any) -> dict[str, Any]:
@@ -212,10 +225,14 @@ def make_state(loader: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
     """Return a state dictionary with *loader* (from ``describe_loader``),
     *parts* and defaults for other parts.
     """
+    state: dict[str, Any] = {"format": FORMAT, "version": VERSION, "loader": dict(loader)}
     filled = replace(NOTHING, **parts)
-    values = ((name, getattr(filled, name)) for name in SavedState.__dataclass_fields__)
-    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values}
-    return {"format": FORMAT, "version": VERSION, "loader": dict(loader), **plain}
+    for name in SavedState.__dataclass_fields__:
+        value = getattr(filled, name)
+        if isinstance(value, tuple):
+            value = list(value)
+        state[name] = value
+    return state
 
 
 def parse(state: Any) -> SavedState:
@@ -252,6 +269,9 @@ def parse(state: Any) -> SavedState:
     return SavedState(**parts)
 
 
+_SETTINGS = {"style": "the dataset's style"}  # words for what is no argument
+
+
 def check_fit(
     state: Mapping[str, Any], resume: SavedState, loader: Any, batches: bool = True
 ) -> None:
@@ -263,7 +283,7 @@ def check_fit(
     present, saved = describe_loader(loader), state["loader"]
     for name, value in saved.items():
         if present[name] != value and (batches or name == "style"):
-            setting = "the dataset's style" if name == "style" else name
+            setting = _SETTINGS.get(name, name)
             raise ValueError(
                 f"the state comes from a loader with another {setting}: {value!r} there, "
                 f"{present[name]!r} here. The remaining batches are only defined for the same: "
@@ -290,16 +310,20 @@ def check_workers(resume: SavedState, loader: Any) -> None:
     # No worker and one worker read the same stream.
     # Any other number of workers splits it in another way.
     if max(1, present) != saved:
-        rest = " for the rest of this epoch, with threads or processes"
-        whole = (
-            "persistent_workers=False, with which every epoch begins as the loader's own dataset is"
-        )
+        remedy = f"num_workers={saved}"
+        if saved == 1:
+            remedy += " (or 0)"
+        if resume.mid_epoch:
+            remedy += " for the rest of this epoch, with threads or processes"
+        else:
+            remedy += (
+                ", or workers with persistent_workers=False, with which every epoch begins as the "
+                "loader's own dataset is"
+            )
         raise ValueError(
             f"the state is that of an iterable-style dataset with {saved} worker(s), and this "
-            f"loader has {present}. Such "
-            f"a dataset shares itself out among the workers: use "
-            f"num_workers={saved}{' (or 0)' if saved == 1 else ''}"
-            f"{rest if resume.mid_epoch else f', or workers with {whole}'}"
+            f"loader has {present}. Such a dataset shares itself out among the workers: use "
+            f"{remedy}"
         )
     if any(share["snapshot_at"] is None for share in resume.workers):
         raise ValueError(

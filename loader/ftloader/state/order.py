@@ -76,9 +76,10 @@ class IndexStream:
         """Save the generators' states, since ``iter(sampler)`` may draw. A ``BatchSampler`` does
         not: save None.
         """
-        self._at_iter = (
-            None if type(self._index_sampler) is BatchSampler else self._generators.save()
-        )
+        if type(self._index_sampler) is BatchSampler:
+            self._at_iter = None
+        else:
+            self._at_iter = self._generators.save()
 
     def report_to(self, progress: EpochProgress) -> None:
         """Report draws to *progress* from now on.
@@ -93,7 +94,10 @@ class IndexStream:
             self._report_begin(self._origin(), self._states)
 
     def _report_begin(self, order: Mapping[str, Any], states: Mapping[str, Any]) -> None:
-        self._progress.snapshots = ({"drawn": self._drawn, "states": states},) if states else ()
+        snapshots: tuple[Mapping[str, Any], ...] = ()
+        if states:
+            snapshots = ({"drawn": self._drawn, "states": states},)
+        self._progress.snapshots = snapshots
         self._progress.order = order
 
     def _origin(self) -> dict[str, Any]:
@@ -106,11 +110,9 @@ class IndexStream:
             "epochs": samplers.epochs(self._index_sampler),
         }
         order["ranks"] = samplers.ranks(self._index_sampler)
-        return (
-            order
-            if self._at_iter in (None, generators)
-            else order | {"generators_at_iter": self._at_iter}
-        )
+        if self._at_iter not in (None, generators):
+            order["generators_at_iter"] = self._at_iter
+        return order
 
     def next(self, torchs: Iterator) -> Any:
         """Return the indices of the next batch. *torchs* is the iterator
@@ -171,8 +173,10 @@ class IndexStream:
         if type(outer) is BatchSampler:
             self._samples = iter(sampler)
             self._batches = BatchSampler.__iter__(StandIn(outer, sampler=self._samples))
+        elif has_generators:
+            self._samples = self._batches = iter(sampler)
         else:
-            self._samples = self._batches = iter(sampler) if has_generators else torchs
+            self._samples = self._batches = torchs
 
     def _load_iterator(self, snapshot: Mapping[str, Any]) -> None:
         self._drawn = snapshot["drawn"]
@@ -229,8 +233,7 @@ class IndexStream:
             try:
                 last = number, index = self._drawn, self._step()
             except StopIteration:
-                checked = -1 if resume.last is None else resume.last["batch"]
-                if self._drawn < resume.handed_over or self._drawn <= checked:
+                if self._drawn < resume.handed_over or self._drawn <= resume.last_batch:
                     raise ValueError(
                         f"the sampler ended after {self._drawn} batches, but had given more when "
                         "the state was made: was it saved with another dataset or sampler?"
@@ -271,7 +274,9 @@ class IndexStream:
                 self._progress.snapshots = (*self._progress.snapshots, new)
         # The sampler may reuse its object for the next batch while this one is still on its way to
         # a worker thread, or in a queue that pickles it later.
-        return _copied(index) if self._copies else index
+        if self._copies:
+            return _copied(index)
+        return index
 
     def _draw(self) -> Any:
         """Draw the indices of the next batch, record the draw in the progress,
@@ -280,8 +285,10 @@ class IndexStream:
         progress = self._progress
         progress.drawing = True
         try:
-            index = self._step()
-            progress.drawn = self._drawn, self._drawn - 1, _copied(index) if self._change else index
+            index = recorded = self._step()
+            if self._change:
+                recorded = _copied(index)
+            progress.drawn = self._drawn, self._drawn - 1, recorded
             return index
         except StopIteration:
             progress.ended = True
@@ -297,7 +304,9 @@ def _copied(index: Any) -> Any:
     """Return a copy of *index*, or *index* itself if its type is immutable."""
     if type(index) in (list, np.ndarray):
         return index.copy()
-    return index.clone() if type(index) is torch.Tensor else index
+    if type(index) is torch.Tensor:
+        return index.clone()
+    return index
 
 
 def _check_order(index: Any, last: Mapping[str, Any]) -> None:

@@ -57,7 +57,8 @@ class EpochProgress:
     ) -> None:
         # Also at the start of an epoch that is the rest of another one.
         datasets = tuple(resume.dataset_of(worker_id, copies) for worker_id in range(copies))
-        resume = resume if resume.mid_epoch else NOTHING
+        if not resume.mid_epoch:
+            resume = NOTHING
         self._loader, self.fixed, self._turns, self.length = loader, fixed, turns, length
         self._start, self._skips = resume.handed_over, tuple(sorted(resume.ahead))
         self._resumed_last = resume.last
@@ -72,9 +73,9 @@ class EpochProgress:
         self.ended = resume.ended  # True once the sampler has ended
         # States of the samplers: the newest that is not ahead of the batches handed over,
         # and all later ones.
-        self.snapshots: tuple[Mapping[str, Any], ...] = (
-            () if resume.sampler is None else (resume.sampler,)
-        )
+        self.snapshots: tuple[Mapping[str, Any], ...] = ()
+        if resume.sampler is not None:
+            self.snapshots = (resume.sampler,)
         self._handed: HandedOver = (
             resume.handed_over,
             frozenset(resume.ahead),
@@ -166,10 +167,14 @@ class EpochProgress:
             if all(map(operator.is_, seen, self._seen())):
                 break
         batches, ahead, datasets, shares, next_worker = handed
-        drawing = self.drawing
-        generators = None if drawing else capture()
+        generators = None
+        if not self.drawing:
+            generators = capture()
         if self.drawing or self.drawn is not drawn:
             generators = None
+        last = self._resumed_last
+        if drawn[1] >= 0:
+            last = {"batch": drawn[1], "digest": digest(drawn[2])}
         state = make_state(
             self._loader,
             phase="middle",
@@ -187,8 +192,6 @@ class EpochProgress:
             workers=list(shares) or None,
             next_worker=next_worker,
             datasets=list(datasets) if any(datasets) else None,
-            last=self._resumed_last
-            if drawn[1] < 0
-            else {"batch": drawn[1], "digest": digest(drawn[2])},
+            last=last,
         )
         return copy.deepcopy(state)

@@ -84,7 +84,9 @@ class OwnGenerators:
         """
         positions = self._found()
         for path in (path for path in saved if path not in positions):
-            kind = "generator" if path == LOADER else f"sampler's random generator ({path})"
+            kind = "generator"
+            if path != LOADER:
+                kind = f"sampler's random generator ({path})"
             raise ValueError(
                 f"the state comes from a loader whose {kind} this one does not have: create the "
                 "DataLoader with the same sampler and generator arguments as the saved one"
@@ -142,7 +144,9 @@ def set_epochs(index_sampler: Any, saved: Mapping[str, int], *, distributed: boo
     """
     samplers = chain(index_sampler)
     for position, epoch in saved.items():
-        sampler = samplers[int(position)] if int(position) < len(samplers) else None
+        if int(position) >= len(samplers):
+            continue
+        sampler = samplers[int(position)]
         set_epoch = optional(sampler, "set_epoch")
         if callable(set_epoch) and (distributed or not is_a(sampler, DistributedSampler)):
             set_epoch(epoch)
@@ -162,11 +166,14 @@ def next_pass_states(parts: Mapping[str, Any]) -> dict[str, Any]:
     """Return, for each sampler of *parts* ({name: sampler}),
     the state from which the next pass will start.
     """
-    # After a pass, only an elastic sampler's own state is still that of the pass.
-    return {
-        name: part.next_pass_state() if is_elastic(part) else state_of(part)
-        for name, part in parts.items()
-    }
+    states = {}
+    for name, part in parts.items():
+        # After a pass, only an elastic sampler's own state is still that of the pass.
+        if is_elastic(part):
+            states[name] = part.next_pass_state()
+        else:
+            states[name] = state_of(part)
+    return states
 
 
 def elastic(index_sampler: Any) -> str | None:
@@ -221,7 +228,10 @@ def resumed_length(resume: SavedState, index_sampler: Any) -> int | None:
     )
     if type(index_sampler) is BatchSampler:
         size = index_sampler.batch_size
-        left = left // size if index_sampler.drop_last else -(-left // size)
+        if index_sampler.drop_last:
+            left //= size
+        else:
+            left = -(-left // size)
     return resume.steps_before + resume.sampler["drawn"] + left
 
 
@@ -283,7 +293,9 @@ def innermost(index_sampler: Any) -> Any:
     """Return the sampler inside *index_sampler* if that is torch's ``BatchSampler``,
     else *index_sampler* itself.
     """
-    return index_sampler.sampler if type(index_sampler) is BatchSampler else index_sampler
+    if type(index_sampler) is BatchSampler:
+        return index_sampler.sampler
+    return index_sampler
 
 
 def lacking(name: str) -> ValueError:

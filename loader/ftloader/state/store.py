@@ -40,7 +40,9 @@ class StateStore:
     def saved(self) -> states.SavedState:
         """The loaded state that no iterator has used yet, or ``NOTHING``."""
         loaded = self._now[0]
-        return states.NOTHING if loaded is None else loaded[1]
+        if loaded is None:
+            return states.NOTHING
+        return loaded[1]
 
     @property
     def latest(self) -> EpochProgress | None:
@@ -54,7 +56,9 @@ class StateStore:
         loaded, progress = self._now
         if loaded is not None:
             return samplers.resumed_length(loaded[1], index_sampler)
-        return None if progress is None or progress.finished else progress.length
+        if progress is None or progress.finished:
+            return None
+        return progress.length
 
     def began(self, progress: EpochProgress) -> None:
         """Record *progress* as that of the latest epoch,
@@ -107,27 +111,33 @@ class StateStore:
                 loaded, progress = self._now
                 if loaded is not None:
                     saved, resume = loaded
+                    state = copy.deepcopy(dict(saved))
                     # The generators as they are now: other loaders may draw from them.
-                    now = None if resume.generators is None else OwnGenerators(loader).save()
-                    return {**copy.deepcopy(dict(saved)), "generators": now}
+                    if resume.generators is not None:
+                        state["generators"] = OwnGenerators(loader).save()
+                    return state
                 if progress is None or progress.finished:
                     return _between_epochs(loader, progress)
         state = progress.state(OwnGenerators(loader).save)
         if state["loader"]["style"] == "map":
-            dataset_state = states.dataset_state(loader.dataset)
-            dataset_state = (
-                copy.deepcopy(dataset_state)
-                if type(dataset_state) is states.FailedState
-                else dataset_state
-            )  # or an error
-            if state["datasets"] is None:
-                state["dataset"] = dataset_state
-            else:  # before a worker's first message its copy is like the loader's dataset
-                state["datasets"] = [
-                    dataset_state if state_of_worker is None else state_of_worker
-                    for state_of_worker in state["datasets"]
-                ]
+            _add_datasets(state, states.dataset_state(loader.dataset))
         return state
+
+
+def _add_datasets(state: dict[str, Any], dataset_state: Any) -> None:
+    """Add to *state* the state of the loader's map-style dataset.
+    Raise the error of a state that could not be taken.
+    """
+    if type(dataset_state) is states.FailedState:
+        copy.deepcopy(dataset_state)  # raises
+    workers = state["datasets"]
+    if workers is None:
+        state["dataset"] = dataset_state
+        return
+    for worker_id, worker_state in enumerate(workers):
+        # before a worker's first message its copy is like the loader's dataset
+        if worker_state is None:
+            workers[worker_id] = dataset_state
 
 
 def load_iterable(dataset: Any, state: Any) -> bool:
@@ -147,12 +157,12 @@ def _between_epochs(loader: Any, progress: EpochProgress | None) -> dict[str, An
     or before the first epoch if *progress* is None.
     """
     index_sampler = loader._index_sampler
-    parts: dict[str, Any] = {"phase": "begin" if progress is None else "end", "dataset": None}
-    if progress is not None and loader.persistent_workers:
-        parts["base_seed"], parts["epoch"] = (
-            progress.fixed["base_seed"],
-            progress.fixed["epoch"] + 1,
-        )
+    parts: dict[str, Any] = {"phase": "begin", "dataset": None}
+    if progress is not None:
+        parts["phase"] = "end"
+        if loader.persistent_workers:
+            parts["base_seed"] = progress.fixed["base_seed"]
+            parts["epoch"] = progress.fixed["epoch"] + 1
     if progress is None or samplers.elastic(index_sampler) is not None:
         if stateful := samplers.stateful_samplers(index_sampler):
             parts["sampler"] = {"drawn": 0, "states": samplers.next_pass_states(stateful)}
