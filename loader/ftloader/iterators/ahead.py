@@ -110,9 +110,10 @@ class Ahead:
     def measured(self, batches: int, nbytes: int) -> None:
         """Record that *batches* batches of the epoch have *nbytes* bytes in total."""
         fit = _SMALL * batches // max(1, nbytes)
-        self._small = (
-            max(self.most, min(self._many, fit)) if fit >= self.most and not self._given else 0
-        )
+        if self._given or fit < self.most:
+            self._small = 0
+        else:
+            self._small = max(self.most, min(self._many, fit))
 
     def asked(self, ready: int, idle: bool, now: float) -> None:
         """Record that the consumer asks for a batch at the time *now*,
@@ -160,7 +161,9 @@ class Ahead:
             return False
         # Workers that are idle now want many at once. Otherwise the step is a quarter: in single
         # steps, a large limit would stop growing early, since what is still lost falls below _LOST.
-        step = self.extra if idle else max(1, self.extra // 4)
+        step = self.extra
+        if not idle:
+            step = max(1, self.extra // 4)
         self.extra = min(max(self.extra + step, self._before), self.most)
         if self._before:  # too early: look longer next time
             self._row, self._before = min(4 * self._row, _LONGEST_ROW), 0

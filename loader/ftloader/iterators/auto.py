@@ -52,9 +52,11 @@ def tuner_of(loader: Any) -> WorkerTuner | None:
     cpus, latest = usable_cpus(), loader._shared.tuner
     limits = loader.max_workers or max(_MOST_WORKERS, cpus), cpus
     if latest is None or latest.limits != limits:
-        # Of several threads that compute in Python, all but one wait for the GIL, and switching
-        # costs: begin with one.
-        first = 1 if sys._is_gil_enabled() else loader.num_workers
+        first = loader.num_workers
+        if sys._is_gil_enabled():
+            # Of several threads that compute in Python, all but one wait for the GIL, and switching
+            # costs: begin with one.
+            first = 1
         tuner = WorkerTuner(first, *limits)
     else:
         tuner = copy.copy(latest)  # another iterator may still use that one

@@ -80,9 +80,10 @@ def _quiet(loader: Any, mid_epoch: bool) -> StandIn:
     """
     # torch draws a seed, which the saved one replaces. In the middle
     # of an epoch IndexStream calls ``iter(sampler)``.
-    return StandIn(
-        loader, generator=torch.Generator(), **({"_index_sampler": ()} if mid_epoch else {})
-    )
+    replaced: dict[str, Any] = {"generator": torch.Generator()}
+    if mid_epoch:
+        replaced["_index_sampler"] = ()
+    return StandIn(loader, **replaced)
 
 
 class ResumableDataLoaderIter(BaseDataLoaderIter):
@@ -117,9 +118,10 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             self._every = loader.snapshot_every_n_steps
             self._description = states.describe_loader(loader)
             self._order = None if is_iterable(loader) else IndexStream(loader, resume)
-            super().__init__(
-                loader if resume.base_seed is None else _quiet(loader, resume.mid_epoch)
-            )
+            torchs_loader = loader
+            if resume.base_seed is not None:
+                torchs_loader = _quiet(loader, resume.mid_epoch)
+            super().__init__(torchs_loader)
             # not Chosen: it goes into saved states
             self._num_workers = int(operator.index(loader.num_workers))
             self._index_sampler = loader._index_sampler
@@ -155,9 +157,14 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             "shared_seed": self._shared_seed,
         }
         fixed |= {"dataset": dataset, "steps_before": resume.steps_before}
-        copies = self._num_workers if self._copies_dataset and is_stateful(self._dataset) else 0
-        turns = self._num_workers if self._copies_dataset or self._order is None else 0
-        length = None if self._order is None else resumed_length(resume, self._index_sampler)
+        copies = turns = 0
+        if self._copies_dataset and is_stateful(self._dataset):
+            copies = self._num_workers
+        if self._copies_dataset or self._order is None:
+            turns = self._num_workers
+        length = None
+        if self._order is not None:
+            length = resumed_length(resume, self._index_sampler)
         self._progress = EpochProgress(
             self._description, fixed, shares, copies, turns, resume, length
         )
@@ -198,10 +205,12 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             return ()
         if resume.workers is not None and (resume.mid_epoch or self._lives_on):
             return resume.workers
-        # None if a state was loaded since
-        latest = self._states.latest if self._num_workers == 0 else None
-        shares = [] if latest is None else latest.next_shares()  # of the same dataset
-        return shares if len(shares) == 1 else [states.fresh_share()] * max(1, self._num_workers)
+        latest = self._states.latest  # None if a state was loaded since
+        if self._num_workers == 0 and latest is not None:
+            shares = latest.next_shares()  # of the same dataset
+            if len(shares) == 1:
+                return shares
+        return [states.fresh_share()] * max(1, self._num_workers)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if first_iter:  # called by torch's __init__ for processes
@@ -219,7 +228,8 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
         self._epoch_number += 1
         self._resume = states.NOTHING
         with self._states.starting:
-            self._order = None if self._order is None else IndexStream(loader, states.NOTHING)
+            if self._order is not None:
+                self._order = IndexStream(loader, states.NOTHING)
             super()._reset(loader, first_iter)
             self._begin_progress(
                 states.NOTHING, self._progress.next_shares(), self._progress.fixed["dataset"]
@@ -233,11 +243,10 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
                 next(self._worker_queue_idx_cycle)
             self._sampler_iter = iter(self._index_sampler if self._order is None else ())
         began = time.perf_counter()
-        index = (
-            next(self._sampler_iter)
-            if self._order is None
-            else self._order.next(self._sampler_iter)
-        )
+        if self._order is None:
+            index = next(self._sampler_iter)
+        else:
+            index = self._order.next(self._sampler_iter)
         self._sampling += time.perf_counter() - began
         return index
 
@@ -268,12 +277,12 @@ class ResumableDataLoaderIter(BaseDataLoaderIter):
             shares = self._progress.shares()
             if self._num_workers == 0 and not resume.mid_epoch:
                 # The dataset is as it was left, or loader.load_state_dict() has loaded it.
-                shares = (
-                    states.fresh_share(after=0 if resume is states.NOTHING else shares[0]["after"]),
-                )
+                after = 0
+                if resume is not states.NOTHING:
+                    after = shares[0]["after"]
+                shares = (states.fresh_share(after=after),)
             return [replace(common, share=share) for share in shares]
         workers = max(1, self._num_workers)
-        copies = range(workers) if self._copies_dataset else ()
-        return [replace(common, dataset=resume.dataset_of(i, workers)) for i in copies] or [
-            common
-        ] * workers
+        if not self._copies_dataset:
+            return [common] * workers
+        return [replace(common, dataset=resume.dataset_of(i, workers)) for i in range(workers)]

@@ -72,7 +72,9 @@ class Prefetch:
     @property
     def next_is_built(self) -> bool:
         """True if ``take()`` would return a result."""
-        return self.handed_over in self._arrived if self._in_order else bool(self._arrived)
+        if self._in_order:
+            return self.handed_over in self._arrived
+        return bool(self._arrived)
 
     def unclaimed(self) -> deque[tuple[int, weakref.ref]]:
         """Return (number, weak reference) of each map-style batch that may still have samples for a
@@ -108,7 +110,10 @@ class Prefetch:
 
         The id is 0 for a map-style dataset.
         """
-        number = self.handed_over if self._in_order else next(iter(self._arrived), -1)
+        if self._in_order:
+            number = self.handed_over
+        else:
+            number = next(iter(self._arrived), -1)
         result = self._arrived.pop(number, None)
         if result is None:
             return None

@@ -179,8 +179,9 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
             except Exception as failure:
                 self._note_shared_memory(failure)
                 raise
-            # the latter with torch's own fetchers
-            fetched = data if type(data) is Fetched else Fetched(data)
+            fetched = data
+            if type(data) is not Fetched:  # with torch's own fetchers
+                fetched = Fetched(data)
             if self._hand_over(fetched, *self._current):
                 return fetched.data
         if self._sampler_error is not None:
@@ -194,11 +195,13 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
         killed = any(worker.exitcode == -signal.SIGBUS for worker in self._workers)
         if killed or is_out_of_shared_memory(error):
             self._record.shm_full += 1
-            state = f"{'may be' if killed else 'is'} full; it has {_mib_of_shm()} MiB in all"
+            state = "is full"
+            if killed:
+                state = "may be full"
             annotate(
                 error,
-                f"worker processes hand over batches in shared memory, and /dev/shm {state}: "
-                f"{MORE_SHM}",
+                f"worker processes hand over batches in shared memory, and /dev/shm {state}; it "
+                f"has {_mib_of_shm()} MiB in all: {MORE_SHM}",
             )
 
     def _shutdown_workers(self) -> None:
@@ -251,7 +254,9 @@ class ProcessDataLoaderIter(MultiProcessingDataLoaderIter, ResumableDataLoaderIt
     def _process_data(self, data: Any, worker_idx: int) -> Any:
         # torch has just removed the batch from its bookkeeping. In order it is the one before the
         # next; else it is the one that came in last.
-        number = self._rcvd_idx - 1 if self._in_order else self._received
+        number = self._received
+        if self._in_order:
+            number = self._rcvd_idx - 1
         self._current = (number, worker_idx)
         try:
             return super()._process_data(data, worker_idx)

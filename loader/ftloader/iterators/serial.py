@@ -65,11 +65,9 @@ class SerialDataLoaderIter(SingleProcessDataLoaderIter, ResumableDataLoaderIter)
                 raise
             fetched.times.cpu = time.thread_time() - started
             if self._hand_over(fetched, number, 0):
-                return (
-                    pin_memory(fetched.data, self._pin_memory_device)
-                    if self._pin_memory
-                    else fetched.data
-                )
+                if self._pin_memory:
+                    return pin_memory(fetched.data, self._pin_memory_device)
+                return fetched.data
             if fetched.ended:
                 break
         self._end_epoch()

@@ -92,7 +92,12 @@ class WorkerTuner:
         self._start = totals
         # True until the batches that were under way at the change are handed over
         self._settling = settling
-        seconds = _SETTLES if settling else _WINDOW if self._settled_rate is None else _LONG_WINDOW
+        if settling:
+            seconds = _SETTLES
+        elif self._settled_rate is None:
+            seconds = _WINDOW
+        else:
+            seconds = _LONG_WINDOW
         self.due = totals.now + seconds
 
     def _explore(self) -> None:
@@ -150,10 +155,15 @@ class WorkerTuner:
         """
         assert self._settled_rate is not None
         change = max(rate / self._settled_rate, self._settled_rate / rate)
-        other_loop = waited < _WAITS / 2 if self._settled_waits else waited > 3 * _WAITS
+        if self._settled_waits:
+            other_loop = waited < _WAITS / 2
+        else:
+            other_loop = waited > 3 * _WAITS
         other_kind = abs(window.cpu / (window.busy or 1.0) - self._settled_computing) > _OTHER_KIND
-        another = change > _CHANGED or other_loop or other_kind
-        self._changed = self._changed + 1 if another else 0
+        if change > _CHANGED or other_loop or other_kind:
+            self._changed += 1
+        else:
+            self._changed = 0
         if self._changed >= self._patience or change > _CHANGED_MUCH:
             self._settled_number = self.number
             self._explore()
@@ -165,26 +175,36 @@ class WorkerTuner:
         assert self._tried_from is not None
         before, now, ratio = self._tried_from, self.number, rate / self._rate
         self._windows += 1
-        more = now > before
-        low, high = (1.0, _CLEAR_GAIN) if more else (_CLEAR_LOSS, 1.0)
+        if now > before:
+            low, least, high = 1.0, _GAIN, _CLEAR_GAIN
+        else:
+            low, least, high = _CLEAR_LOSS, _LOSS, 1.0
         if low < ratio < high and waits and self._windows < _AMBIGUOUS:
             return False
         self._tried_from = None
-        self._taken_back = waits and ratio < (_GAIN if more else _LOSS)
-        if more and self._taken_back:
-            # If four times as many are no better at all, twice as many are not either.
-            self._ceiling = before + 1 if ratio < _NO_GAIN else now
-        elif more or self._taken_back:
-            if self._taken_back and ratio > _CLEAR_LOSS:
-                self._doubted = now, rate, self._floor
-            if self._taken_back or ratio > _CLEAR_GAIN:
-                # else it may be noise: fewer are tried once more
-                self._floor = min(before, now) + 1
-        else:
-            self._ceiling = now + 1
+        self._taken_back = waits and ratio < least
+        self._narrow(before, now, rate)
         if self._taken_back:
             self.number = before
         return True
+
+    def _narrow(self, before: int, now: int, rate: float) -> None:
+        """Leave out the numbers that need no trial after that of *now* workers, which has ended."""
+        ratio = rate / self._rate
+        if not self._taken_back and now < before:
+            self._ceiling = now + 1
+        elif not self._taken_back:
+            if ratio > _CLEAR_GAIN:  # else it may be noise: fewer are tried once more
+                self._floor = before + 1
+        elif now < before:
+            if ratio > _CLEAR_LOSS:
+                self._doubted = now, rate, self._floor
+            self._floor = now + 1
+        elif ratio < _NO_GAIN:
+            # If four times as many are no better at all, twice as many are not either.
+            self._ceiling = before + 1
+        else:
+            self._ceiling = now
 
     def _reconsider(self, rate: float) -> bool:
         """Go back to the smaller number just rejected if *rate*, measured since, is hardly better.
@@ -208,8 +228,10 @@ class WorkerTuner:
             # rate to compare with.
             self._rate, self._tried_from, self.number = rate, number, wanted
             return
-        is_settled = number == self._settled_number
-        self._patience = min(2 * self._patience, _MOST_PATIENCE) if is_settled else _PATIENCE
+        if number == self._settled_number:
+            self._patience = min(2 * self._patience, _MOST_PATIENCE)
+        else:
+            self._patience = _PATIENCE
         self._settled_rate, self._settled_waits, self._changed = rate, waits, 0
         self._settled_computing = window.cpu / (window.busy or 1.0)
 
@@ -222,14 +244,20 @@ class WorkerTuner:
         halfway = math.isqrt(self._floor * number)
         if not waits or busy < _BUSY * number:
             enough = max(halfway, math.ceil(busy * _SPARE))
-            return enough if may_shrink and enough < number else number
+            if may_shrink and enough < number:
+                return enough
+            return number
         # Many threads that mostly wait for other things also wait for each other's CPUs, which is
         # no sign of full ones.
         may_help = computing < _CPUS_FULL * self.cpus or computing < _MOSTLY_WAITS * busy
         if may_help and number + 1 < self._ceiling:
-            more = number * (4 if computing < 0.2 * busy else 2)
+            more = 2 * number
+            if computing < 0.2 * busy:
+                more = 4 * number
             if self._ceiling <= self.most:  # a number that did not help is known
                 more = min(more, math.isqrt(number * self._ceiling))
             if (more := min(more, self.most)) > number:
                 return more
-        return max(number // 2, halfway) if may_shrink else number
+        if may_shrink:
+            return max(number // 2, halfway)
+        return number
