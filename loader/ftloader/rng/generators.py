@@ -87,7 +87,9 @@ def _kind(generator: Any) -> str:
         return "torch"
     if isinstance(generator, random.Random):
         return "random"
-    return "numpy" if isinstance(generator, np.random.Generator) else "numpy legacy"
+    if isinstance(generator, np.random.Generator):
+        return "numpy"
+    return "numpy legacy"
 
 
 def _plain(value: Any) -> Any:
@@ -95,7 +97,9 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):
         return value.tolist()
-    return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
 
 
 # CPUGeneratorImplStateLegacy (ATen/CPUGeneratorImpl.cpp) starts with the seed (uint64), one more

@@ -37,9 +37,10 @@ def preserved() -> Iterator[None]:
         return
     with _one_at_a_time:
         before = states()
-        cuda = (
-            torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else _queued_cuda_seeds()
-        )
+        if torch.cuda.is_initialized():
+            cuda = torch.cuda.get_rng_state_all()
+        else:
+            cuda = _queued_cuda_seeds()
         try:
             yield
         finally:
@@ -47,9 +48,10 @@ def preserved() -> Iterator[None]:
             seeded = [name for name in before if _was_seeded(before[name], now[name])]
             generators.load((generators.PROGRAMS[name], before[name]) for name in seeded)
             if "torch's default generator" in seeded:
-                torch.cuda.set_rng_state_all(cuda) if isinstance(
-                    cuda, list
-                ) else _queued_cuda_seeds(cuda)
+                if isinstance(cuda, list):
+                    torch.cuda.set_rng_state_all(cuda)
+                else:
+                    _queued_cuda_seeds(cuda)
 
 
 def states() -> dict[str, Any]:
@@ -87,7 +89,9 @@ def _words(saved: Mapping[str, Any]) -> tuple[int, ...] | None:
         return tuple(np.frombuffer(base64.b64decode(state), np.uint64, _WORDS, 24).tolist())
     if saved["kind"] == "random":
         return tuple(state[1][:-1])
-    return tuple(state["state"]["key"]) if state["bit_generator"] == "MT19937" else None
+    if state["bit_generator"] == "MT19937":
+        return tuple(state["state"]["key"])
+    return None
 
 
 def _queued_cuda_seeds(restore: dict[str, Any] | None = None) -> dict[str, Any]:

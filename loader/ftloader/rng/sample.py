@@ -124,22 +124,18 @@ def canonical_bytes(key: Any) -> bytes:
         return _field(b"s", key.encode("utf-8", "surrogatepass"))
     if isinstance(key, (bytes, bytearray)):
         return _field(b"b", bytes(key))
-    if isinstance(key, (tuple, list)):
-        return _series(b"t" if isinstance(key, tuple) else b"l", key)
+    if isinstance(key, tuple):
+        return _series(b"t", key)
+    if isinstance(key, list):
+        return _series(b"l", key)
     if isinstance(key, slice):
         return _series(b"c", (key.start, key.stop, key.step))
     if isinstance(key, float):
-        if key.is_integer():
-            return _integer(int(key))  # 1.0 == 1 and -0.0 == 0
-        return b"f" + struct.pack(">d", math.nan if math.isnan(key) else key)
+        return _float(key)
     if key is None:
         return b"N"
-    if isinstance(key, torch.Tensor):
-        if key.layout is torch.strided and not key.is_complex() and not key.is_quantized:
-            return _array(key.detach())
-    elif isinstance(key, (np.ndarray, np.generic)):
-        # Dates would turn into plain numbers; long doubles and complex numbers have no form here.
-        if key.dtype.kind in "biufSUO" and key.dtype.char != "g":
+    if isinstance(key, (torch.Tensor, np.ndarray, np.generic)):
+        if _has_form(key):
             return _array(key)
     elif hasattr(key, "__index__"):
         return _integer(operator.index(key))
@@ -164,7 +160,25 @@ def _integer(value: int) -> bytes:
     return _field(b"i", value.to_bytes(length, "big", signed=True))
 
 
+def _float(value: float) -> bytes:
+    if value.is_integer():
+        return _integer(int(value))  # 1.0 == 1 and -0.0 == 0
+    if math.isnan(value):
+        value = math.nan
+    return b"f" + struct.pack(">d", value)
+
+
+def _has_form(value: Any) -> bool:
+    """Return True if the elements of *value*, an array or tensor, have a stable form."""
+    if isinstance(value, torch.Tensor):
+        return value.layout is torch.strided and not value.is_complex() and not value.is_quantized
+    # Dates would turn into plain numbers; long doubles and complex numbers have no form here.
+    return value.dtype.kind in "biufSUO" and value.dtype.char != "g"
+
+
 def _array(value: Any) -> bytes:
+    if isinstance(value, torch.Tensor):
+        value = value.detach()
     # An array without dimensions equals its one element.
     if not value.shape:
         return canonical_bytes(value.tolist())
