@@ -85,7 +85,10 @@ class BatchHints:
         """Set ``expected`` to *next_one*. But after several wrong expectations,
         always set it to UNKNOWN.
         """
-        self.expected = Mode.UNKNOWN if self.misjudged >= _RAGGED else next_one
+        if self.misjudged >= _RAGGED:
+            self.expected = Mode.UNKNOWN
+        else:
+            self.expected = next_one
 
 
 class SharedBatch:
@@ -224,11 +227,10 @@ class SharedBatch:
     def _fail(self, error: BaseException, piece: range) -> None:
         self.epoch.check()
         sample_state = this_thread.sample
-        position = (
-            sample_state.position
-            if sample_state.rest is None
-            else piece.stop - 1 - length_hint(sample_state.rest)
-        )
+        if sample_state.rest is None:
+            position = sample_state.position
+        else:
+            position = piece.stop - 1 - length_hint(sample_state.rest)
         position = max(position, piece.start)  # an interruption may strike before the first sample
         annotate_sample(error, self.index[position])
         # Leave the loader's frames out of the traceback: its reader looks for the dataset's.
@@ -246,7 +248,10 @@ class SharedBatch:
         of samples if the batch has no slot for it.
         """
         if self._slots is None and self._undecided and type(sample) is not Skipped:
-            self._open_slots(Layout.of(sample) if self._hints.can_have_slots else None)
+            layout = None
+            if self._hints.can_have_slots:
+                layout = Layout.of(sample)
+            self._open_slots(layout)
         if self._slots is not None and self._slots.write(position, sample):
             self._samples[position] = _IN_SLOTS
         else:
@@ -296,12 +301,7 @@ class SharedBatch:
                     times=WorkerTimes(samples=len(self._samples)),
                     nbytes=self._slots.nbytes,
                 )
-        samples = self._samples
-        if self._slots is not None:
-            samples = [
-                self._slots.sample(n) if s is _IN_SLOTS else s for n, s in enumerate(samples)
-            ]
-            self._slots.release()
+        samples = self._without_slots()
         skipped: tuple[Skipped, ...] = ()
         if not settings.policy.raises:
             # else none can be left out: small samples are not looked at one by one
@@ -313,6 +313,17 @@ class SharedBatch:
         return Fetched(
             data, skipped, times=WorkerTimes(samples=len(samples)), nbytes=nbytes_of(data)
         )
+
+    def _without_slots(self) -> list:
+        """Return the samples, with copies of those in slots. Give up the slots' memory."""
+        if self._slots is None:
+            return self._samples
+        samples = list(self._samples)
+        for position, sample in enumerate(samples):
+            if sample is _IN_SLOTS:
+                samples[position] = self._slots.sample(position)
+        self._slots.release()
+        return samples
 
     def _expected_next(self, samples: list) -> Layout | Mode:
         """Return the ``Layout`` or ``Mode`` to expect of the next batch if it is like this one,

@@ -62,9 +62,9 @@ class Skipped(NamedTuple):
 def split_skipped(samples: list) -> tuple[list, tuple[Skipped, ...]]:
     """Return the samples that were loaded, and the records of those that were left out."""
     skipped = tuple(sample for sample in samples if type(sample) is Skipped)
-    return [
-        sample for sample in samples if type(sample) is not Skipped
-    ] if skipped else samples, skipped
+    if not skipped:
+        return samples, ()
+    return [sample for sample in samples if type(sample) is not Skipped], skipped
 
 
 class ErrorPolicy:
@@ -99,7 +99,9 @@ class ErrorPolicy:
         """Return a sample to use instead of the one that failed,
         or ``SKIP``. Not called for the policy "raise".
         """
-        return SKIP if isinstance(self._on_error, str) else self._on_error(error, index)
+        if isinstance(self._on_error, str):
+            return SKIP
+        return self._on_error(error, index)
 
 
 class SkipLog:
@@ -148,10 +150,11 @@ class SkipLog:
         if new == 0:
             return
         named = "; ".join(f"{describe_sample(index)}: {error}" for index, error in first)
-        more = f"; and {new - len(first)} more" if new > len(first) else ""
+        if new > len(first):
+            named += f"; and {new - len(first)} more"
         warn_user(
             f"{new} of this epoch's samples could not be loaded and on_error left them out "
-            f"({self.count} so far, see loader.skipped). By index: {named}{more}"
+            f"({self.count} so far, see loader.skipped). By index: {named}"
         )
 
     def __repr__(self) -> str:
@@ -193,5 +196,7 @@ def describe_index(index: Any) -> str:
     """Return a phrase that describes *index*, the indices of a batch, in a note on an exception."""
     if index is None or (type(index) is list and index and all(i is None for i in index)):
         return "of the worker's share"  # iterable-style: there are no indices
-    size = f" ({len(index)} samples)" if type(index) in (list, tuple) else ""
-    return f"from samples {describe_sample(index)}{size}"
+    description = f"from samples {describe_sample(index)}"
+    if type(index) in (list, tuple):
+        description += f" ({len(index)} samples)"
+    return description

@@ -120,7 +120,9 @@ def load_one(
         if policy.raises or not isinstance(error, Exception):
             raise
         sample = policy.resolve(error, key)
-        return Skipped.because_of(error, key) if sample is SKIP else sample
+        if sample is SKIP:
+            return Skipped.because_of(error, key)
+        return sample
 
 
 class MapFetcher:
@@ -161,7 +163,9 @@ class MapFetcher:
                     note=None,
                 )
             elif policy.raises:
-                keys = index if type(index) is list else list(index)
+                keys = index
+                if type(index) is not list:
+                    keys = list(index)
                 sample_state.enter_all(epoch, keys, rest := iter(keys))
                 samples = [dataset[key] for key in rest if not epoch.cancelled]
             else:
@@ -171,7 +175,8 @@ class MapFetcher:
                     sample_state.enter(epoch, key)
                     loaded.append(load_one(operator.getitem, dataset, key, policy))
                 samples, skipped = split_skipped(loaded)
-                samples = samples if samples or not skipped else EMPTY
+                if skipped and not samples:
+                    samples = EMPTY
             if type(samples) is Skipped:
                 # all of the index was loaded in one call, so all of it is left out
                 samples, skipped = EMPTY, (samples,)
@@ -198,7 +203,9 @@ def collated(
     if samples is EMPTY:
         return Fetched(EMPTY, skipped)
     loaded = time.perf_counter()
-    number = len(samples) if settings.auto_collation and type(samples) in _BATCHES else 1
+    number = 1
+    if settings.auto_collation and type(samples) in _BATCHES:
+        number = len(samples)
     data = settings.collate_fn(samples)
     times = WorkerTimes(
         loading=loaded - started, collating=time.perf_counter() - loaded, samples=number

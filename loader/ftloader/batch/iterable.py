@@ -119,7 +119,9 @@ class IterableFetcher:
                 f"pass: let {type(self._dataset).__name__}.state_dict() say there where the next "
                 "pass begins, or save the loader's state within an epoch"
             )
-        state = dataset_state(self._dataset) if self._lives_on else None
+        state = None
+        if self._lives_on:
+            state = dataset_state(self._dataset)
         return Fetched(EMPTY, tuple(self._skipped), state, ended=True)
 
     def _samples(self, index: Any, epoch: Epoch) -> Any:
@@ -177,7 +179,9 @@ class IterableFetcher:
         ended = type(self._iterator) is GeneratorType and self._iterator.gi_frame is None
         if sample is SKIP or ended:
             self._skipped.append(Skipped.because_of(error, key, with_the_rest=ended))
-        return EMPTY if sample is SKIP else sample
+        if sample is SKIP:
+            return EMPTY
+        return sample
 
 
 def _annotate_position(error: BaseException, key: tuple[int, int]) -> None:
@@ -193,11 +197,14 @@ class StatefulMapFetcher(MapFetcher):
     """
 
     def __init__(self, settings: BatchSettings, dataset: Any, state: WorkerState) -> None:
-        _load(dataset, "dataset", {} if state.dataset is None else {"dataset": state.dataset})
+        if state.dataset is not None:
+            _load(dataset, "dataset", {"dataset": state.dataset})
         super().__init__(settings, dataset)
         self._every = state.every
         self._batches = 0
-        self._due = dataset_state(dataset) if self._every != 1 else None
+        self._due = None
+        if self._every != 1:
+            self._due = dataset_state(dataset)
 
     def fetch(self, index: Any, epoch: Epoch) -> Fetched:
         fetched = super().fetch(index, epoch)

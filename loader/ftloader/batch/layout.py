@@ -128,9 +128,11 @@ class _Container:
             return dict(zip(self.keys, values))
         if self.type is list or (self.type is tuple and batched):  # torch makes lists of both
             return values
+        if batched:
+            return self.type(*values)
         # Not the type's own __new__ for a sample: it has run once already,
         # and may change the values.
-        return self.type(*values) if batched else tuple.__new__(self.type, values)
+        return tuple.__new__(self.type, values)
 
 
 _Node = Slot | Column | _Container
@@ -161,12 +163,16 @@ class Layout:
         except Exception:
             # RecursionError: a container in itself. Collation raises torch's own error
             return None
-        return layout if layout.slots else None
+        if not layout.slots:
+            return None
+        return layout
 
     def flatten(self, sample: Any) -> list | None:
         """Return the values of the leaves of *sample*; None if *sample* has another layout."""
         leaves: list = []
-        return leaves if self._root.flatten(sample, leaves) else None
+        if not self._root.flatten(sample, leaves):
+            return None
+        return leaves
 
     def nest(self, leaves: list, batched: bool) -> Any:
         """Return *leaves* nested as in a sample or, if *batched*,
@@ -199,15 +205,18 @@ def _slot(value: Any) -> Slot | None:
         return None
     if nbytes < SMALLEST_SLOT:  # first: most values are small
         return None
-    numpy_dtype = value.dtype if isinstance(value, np.ndarray) else None
+    dtype = value.dtype
+    numpy_dtype = None
     try:
-        dtype = (
-            value.dtype if numpy_dtype is None else torch.from_numpy(np.empty(0, numpy_dtype)).dtype
-        )
+        if isinstance(value, np.ndarray):
+            numpy_dtype = value.dtype
+            dtype = torch.from_numpy(np.empty(0, numpy_dtype)).dtype
     except (TypeError, ValueError):  # torch has no such type: strings, objects, foreign byte order
         return None
     slot = Slot(tuple(value.shape), dtype, numpy_dtype, nbytes)
-    return slot if slot.flatten(value, []) else None
+    if not slot.flatten(value, []):
+        return None
+    return slot
 
 
 # Newer torch has no named tensors (gone by 2.15).

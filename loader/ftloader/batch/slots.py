@@ -52,10 +52,9 @@ class _Array:
         self._strides = tuple(prod(self._shape[axis + 1 :]) for axis in range(len(self._shape)))
         self._buffer = pool.take(size * slot.nbytes, self, per_batch, pinned)
         self._address = self._buffer.storage.data_ptr()
-        dtype = slot.numpy_dtype
-        self._view = (
-            None if dtype is None else np.asarray(_Memory(self._address, self._shape, dtype, None))
-        )
+        self._view: np.ndarray | None = None
+        if slot.numpy_dtype is not None:
+            self._view = np.asarray(_Memory(self._address, self._shape, slot.numpy_dtype, None))
 
     def write(self, position: int, value: Any) -> None:
         if self._view is None:
@@ -77,12 +76,15 @@ class _Array:
             return values  # nothing will be written
         begin = self._address_of(position)
         end = begin + self._slot.nbytes
-        return [
-            (value.clone() if isinstance(value, torch.Tensor) else value.copy(order="K"))
-            if leaf != own and _lies_in(value, begin, end)
-            else value
-            for leaf, value in enumerate(values)
-        ]
+        copies = list(values)
+        for leaf, value in enumerate(values):
+            if leaf == own or not _lies_in(value, begin, end):
+                continue
+            if isinstance(value, torch.Tensor):
+                copies[leaf] = value.clone()
+            else:
+                copies[leaf] = value.copy(order="K")
+        return copies
 
     def give(self, position: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
         """Return an array on the memory of the slot at *position*; None if the slot has another
@@ -159,12 +161,13 @@ class Slots:
         self._size = size
         self._pin_device = pin_device
         # for each leaf an array of slots, or a column of values
-        self._parts: list[_Array | list] = [
-            _Array(leaf, size, pool, layout.slots, pin_device is not None)
-            if isinstance(leaf, Slot)
-            else [None] * size
-            for leaf in layout.leaves
-        ]
+        self._parts: list[_Array | list] = []
+        for leaf in layout.leaves:
+            if isinstance(leaf, Slot):
+                array = _Array(leaf, size, pool, layout.slots, pin_device is not None)
+                self._parts.append(array)
+            else:
+                self._parts.append([None] * size)
         self._collated: list = []  # columns; None in the place of an array
 
     def write(self, position: int, sample: Any) -> bool:
@@ -185,10 +188,12 @@ class Slots:
 
     def sample(self, position: int) -> Any:
         """Return the sample that was written to *position*, with copies of its arrays."""
-        values = [
-            part[position] if isinstance(part, list) else part.copy(position)
-            for part in self._parts
-        ]
+        values = []
+        for part in self._parts:
+            if isinstance(part, list):
+                values.append(part[position])
+            else:
+                values.append(part.copy(position))
         return self.layout.nest(values, batched=False)
 
     def collate_columns(self, collate_fn: Callable[[Any], Any]) -> None:
@@ -212,8 +217,10 @@ class Slots:
             # ordinary tensors there too, like those that workers collate
             with torch.inference_mode(False):
                 return self.batch()
-        pairs = zip(self._parts, self._collated)
-        leaves = [collated if isinstance(part, list) else part.tensor() for part, collated in pairs]
+        leaves = list(self._collated)
+        for leaf, part in enumerate(self._parts):
+            if isinstance(part, _Array):
+                leaves[leaf] = part.tensor()
         self.release()
         return self.layout.nest(leaves, batched=True)
 
@@ -249,13 +256,10 @@ def empty_sample(shape: tuple[int, ...], dtype: Any = np.uint8) -> np.ndarray:
     to this array.
     """
     sample_state = this_thread.sample
-    leaf = (
-        sample_state.slots.give(sample_state.position, tuple(shape), np.dtype(dtype))
-        if sample_state.slots is not None
-        else None
-    )
-    if leaf is not None:
-        sample_state.slots = None  # a second array of the same sample must be another one
-        sample_state.given, array = leaf
-        return array
+    if sample_state.slots is not None:
+        leaf = sample_state.slots.give(sample_state.position, tuple(shape), np.dtype(dtype))
+        if leaf is not None:
+            sample_state.slots = None  # a second array of the same sample must be another one
+            sample_state.given, array = leaf
+            return array
     return np.empty(shape, dtype)

@@ -91,9 +91,11 @@ class EpochRecord:
         self._before = [WorkerTimes().add(times) for times in self.workers]
         self._started = self._latest = time.perf_counter()
         self._earlier_seconds = 0.0  # of epochs that were added
+        if used is None:
+            used = len(workers)
         # of workers, each from a time in seconds on
-        self.numbers = [(0.0, len(workers) if used is None else used)]
-        self._most_used = self.numbers[0][1]
+        self.numbers = [(0.0, used)]
+        self._most_used = used
         self._earlier_worker_seconds = 0.0
         self.max_workers = max_workers
         self.batches = self.samples = self.nbytes = self.skipped = 0
@@ -151,12 +153,12 @@ class EpochRecord:
         self.ready += ready
         # wait = fraction * 2**power, with a fraction from 0.5 to 1
         fraction, power = math.frexp(wait)
-        place = (
-            (power - _SHORTEST) * _BINS_PER_DOUBLING + int(fraction * 8) - 4
-            if power >= _SHORTEST
-            else 0
-        )
-        self.waits[place if place < _BINS else -1] += 1
+        place = 0
+        if power >= _SHORTEST:
+            place = (power - _SHORTEST) * _BINS_PER_DOUBLING + int(fraction * 8) - 4
+        if place >= _BINS:
+            place = -1
+        self.waits[place] += 1
 
     def handed_over(self, fetched: Any, worker_id: int) -> None:
         """Count the batch *fetched*. A worker thread adds its times itself;
