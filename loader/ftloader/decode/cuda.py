@@ -117,7 +117,9 @@ class _ThreadDecoder:
             pixels = torch.from_numpy(np.asarray(image)).to(self._device)
         else:
             pixels = torch.from_dlpack(image)
-        return pixels[:, :, 0] if mode == "L" else pixels
+        if mode == "L":
+            return pixels[:, :, 0]
+        return pixels
 
     def _free(self, at_most: int) -> None:
         """Free the decoded batches that have been copied. While more than *at_most* are left, wait

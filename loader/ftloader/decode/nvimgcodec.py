@@ -83,8 +83,9 @@ def check_all(images: Sequence[Any], encoded: Sequence[Encoded], backend: str) -
     )
     if len(failed) > 1:
         names = ", ".join(source.name for source in failed[1:4])
-        more = f" and {len(failed) - 4} more" if len(failed) > 4 else ""
-        error.add_note(f"{len(failed)} images of this batch failed, also: {names}{more}")
+        if len(failed) > 4:
+            names += f" and {len(failed) - 4} more"
+        error.add_note(f"{len(failed)} images of this batch failed, also: {names}")
     raise error
 
 

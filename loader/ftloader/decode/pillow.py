@@ -66,7 +66,9 @@ def load(encoded: Encoded, mode: str | None, at_least: Size = None) -> Image.Ima
             return image
         return image.convert(mode)
     except UnidentifiedImageError as error:
-        reason = "it is in no format that Pillow knows" if encoded.data else "it is empty"
+        reason = "it is in no format that Pillow knows"
+        if not encoded.data:
+            reason = "it is empty"
         raise encoded.error_because(reason) from error
     except MemoryError:
         raise

@@ -127,7 +127,10 @@ def read_images(
 def _read_arrays(
     decoder: Any, sources: Sequence[ImageSource], mode: str | None, out: Any, at_least: Size
 ) -> list[Any]:
-    outs = [out] * len(sources) if out is None or callable(out) else list(out)
+    if out is None or callable(out):
+        outs = [out] * len(sources)
+    else:
+        outs = list(out)
     for array in outs:
         check_type(array)
     encoded = map(fetch, sources)

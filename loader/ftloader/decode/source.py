@@ -67,8 +67,12 @@ def _read_file(path: str) -> Encoded:
 
 
 def _read_stream(stream: Any) -> Encoded:
-    path = stream.name if isinstance(getattr(stream, "name", None), str) else None
-    name = f"image {path!r}" if path else "an image from an open file"
+    path = getattr(stream, "name", None)
+    if not isinstance(path, str):
+        path = None
+    name = "an image from an open file"
+    if path:
+        name = f"image {path!r}"
     try:
         data = stream.read()
     except Exception as error:

@@ -78,13 +78,19 @@ class TurboJpeg:
         size = self._decoded_size(handle, data, mode, at_least)
         if size is None:
             return None, out
-        shape, pixel_format = ((*size, 3), _RGB) if mode == "RGB" else (size, _GRAY)
-        array = array_for(out, shape)
-        dense = array if array.flags.carray else np.empty(array.shape, np.uint8)
+        shape: tuple[int, ...] = size
+        pixel_format = _GRAY
+        if mode == "RGB":
+            shape, pixel_format = (*size, 3), _RGB
+        array = dense = array_for(out, shape)
+        if not array.flags.carray:
+            dense = np.empty(array.shape, np.uint8)
         layout = size[1], 0, size[0], pixel_format  # 0: lines without padding
         # Not 0 for a warning too, such as of a truncated file.
         if self._library.tjDecompress2(handle, data, len(data), dense.ctypes.data, *layout, 0):
-            return None, None if out is None else array
+            if out is not None:
+                out = array
+            return None, out
         if dense is not array:
             array[...] = dense
         return array, out
@@ -177,12 +183,13 @@ def _has_plain_resolution(exif: bytes) -> bool:
     """True if the first directory of *exif*, a TIFF file, has no XResolution, or one fraction.
     False in rare cases.
     """
-    if exif[:4] not in (b"II*\0", b"MM\0*"):
+    order: Literal["little", "big"]
+    if exif[:4] == b"II*\0":
+        order, tag, fraction = "little", b"\x1a\x01", b"\5\0\1\0\0\0"
+    elif exif[:4] == b"MM\0*":
+        order, tag, fraction = "big", b"\x01\x1a", b"\0\5\0\0\0\1"
+    else:
         return False
-    order: Literal["little", "big"] = "little" if exif[:1] == b"I" else "big"
-    tag, fraction = (
-        (b"\x1a\x01", b"\5\0\1\0\0\0") if order == "little" else (b"\x01\x1a", b"\0\5\0\0\0\1")
-    )
     begin = int.from_bytes(exif[4:8], order) + 2
     end = begin + 12 * int.from_bytes(exif[begin - 2 : begin], order)
     if end > len(exif):  # the next segment may have the rest
@@ -230,4 +237,6 @@ def load() -> TurboJpeg | None:
                     library.scales &= ~scale
     except Exception:  # no library, or a Pillow without JPEG
         return None
-    return library if library.scales & 1 else None
+    if not library.scales & 1:
+        return None
+    return library
