@@ -30,7 +30,9 @@ class RawArray:
         """Return an uninitialised array of *nbytes* bytes. Raise ``CacheError`` if this size does
         not fit the shape.
         """
-        shape = (nbytes // max(1, self.dtype.itemsize),) if self.shape is None else self.shape
+        shape = self.shape
+        if shape is None:
+            shape = (nbytes // max(1, self.dtype.itemsize),)
         if math.prod(shape) * self.dtype.itemsize != nbytes:
             raise CacheError(
                 f"a sample of {nbytes} bytes is no array of {self.dtype} with the shape {shape}"

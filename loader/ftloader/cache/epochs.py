@@ -153,7 +153,10 @@ class EpochWriter:
             while (complete := store.contents()[0]) < min_samples:
                 self._check_hope(complete)
                 store.changed.wait()
-            segments = store.newest(store.max_bytes if self.fetchers.complete else self._most_bytes)
+            most_bytes = self._most_bytes
+            if self.fetchers.complete:
+                most_bytes = store.max_bytes
+            segments = store.newest(most_bytes)
             pinned = sum(map(len, segments))
             if pinned < min_samples:
                 raise CacheError(
@@ -175,7 +178,9 @@ class EpochWriter:
         """Return the statistics of the writer's part: what came in, and the directory's content."""
         store, fetchers = self.store, self.fetchers
         samples, bytes_used = store.contents()
-        trouble = fetchers.trouble
+        trouble = ""
+        if (error := fetchers.trouble) is not None:
+            trouble = f"{type(error).__name__}: {error}"
         return Statistics(
             samples=samples,
             bytes_used=bytes_used,
@@ -188,7 +193,7 @@ class EpochWriter:
             evictions=store.evictions,
             fetchers_waited=store.waited,
             epochs_waited=self._waited,
-            trouble="" if trouble is None else f"{type(trouble).__name__}: {trouble}",
+            trouble=trouble,
         )
 
     def close(self) -> None:

@@ -151,7 +151,9 @@ class Fetchers(ThreadGroup):
 
     def _next(self) -> str | None:
         with self._listing:
-            return None if self._store.stopped else next(self._keys, None)
+            if self._store.stopped:
+                return None
+            return next(self._keys, None)
 
     def _claimed(self) -> Iterator[str]:
         """Yield each key that the store lacks, after claiming it (``Store.claim``). End when the

@@ -203,7 +203,9 @@ def format_of(fd: int, name: str) -> Format | None:
     trailer = os.pread(fd, len(TRAILER_MAGIC), max(0, os.fstat(fd).st_size - TRAILER.size))
     if magic != MAGIC and (not any(head) or trailer == TRAILER_MAGIC):
         return None
-    writer = f"of version {version}" if magic == MAGIC else "of another program"
+    writer = "of another program"
+    if magic == MAGIC:
+        writer = f"of version {version}"
     raise CacheError(
         f"{name} is {writer}; this is version 1 or 2. Take another directory, or remove this file"
     )

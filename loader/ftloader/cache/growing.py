@@ -94,7 +94,9 @@ class GrowingCache(Dataset):
         self._epochs_set = 0  # of which this process knows
         self._counts = _Counts()
         self._process = os.getpid()
-        self._writer = None if source is None else EpochWriter(source, self._directory, settings)
+        self._writer: EpochWriter | None = None
+        if source is not None:
+            self._writer = EpochWriter(source, self._directory, settings)
         self._epochs: Epochs = self._writer or EpochReader(self._directory)
 
     # An epoch's samples
@@ -119,7 +121,9 @@ class GrowingCache(Dataset):
         with self._counts.lock:
             self._counts.read += 1
             self._counts.read_bytes += size
-        return data if reads_into else self._decode(data)
+        if reads_into:
+            return data
+        return self._decode(data)
 
     def key(self, index: int) -> str:
         """Return the source's key for sample *index* of the current epoch."""
@@ -203,9 +207,10 @@ class GrowingCache(Dataset):
     def statistics(self) -> Statistics:
         """Return statistics of this object since it was made. ``print`` shows them in one line."""
         counts, ages = self._counts, self.ages()
-        written = (
-            Statistics(samples=len(self)) if self._writer is None else self._writer.statistics()
-        )
+        if self._writer is None:
+            written = Statistics(samples=len(self))
+        else:
+            written = self._writer.statistics()
         return dataclasses.replace(
             written,
             seconds=time.monotonic() - counts.began,

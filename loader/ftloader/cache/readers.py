@@ -69,7 +69,9 @@ class WebReader:
                 return data
             location = response.getheader("Location")
             if not 300 <= response.status < 400 or location is None:
-                kind = FileNotFoundError if response.status == http.client.NOT_FOUND else OSError
+                kind = OSError
+                if response.status == http.client.NOT_FOUND:
+                    kind = FileNotFoundError
                 raise kind(f"{name}: the server answers {response.status} {response.reason}")
             scheme, address = urlsplit(address).scheme, urljoin(address, location)
             if urlsplit(address).scheme not in ("https", scheme):
@@ -259,7 +261,9 @@ def _new_store(
     is_plain = client.endpoint_url.startswith("http://")
     if session.get_config_variable("ca_bundle") and not is_plain:
         return None
-    region = _bucket_region(filesystem, bucket) if endpoint_url is None else None
+    region = None
+    if endpoint_url is None:
+        region = _bucket_region(filesystem, bucket)
     return store_class(
         bucket,
         endpoint=client.endpoint_url,
@@ -341,6 +345,7 @@ class ObjectReader:
             if time.monotonic() >= deadline:
                 late = f"{path}: not all of it came within {self._timeout} seconds"
                 raise TimeoutError(late) from None
-            refused = isinstance(error, (PermissionDeniedError, UnauthenticatedError))
-            kind = PermissionError if refused else OSError
+            kind = OSError
+            if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
+                kind = PermissionError
             raise kind(f"{path}: {str(error).partition('\n')[0]}") from None

@@ -273,8 +273,9 @@ def recover(directory: str, name: str, most: int | None = None) -> Segment | Non
             if trailer is None:
                 return None
             rows, keys, synced = trailer
-            is_right = synced or all(_is_intact(format, data, row) for row in rows.tolist())
-            return Segment(directory, name, format, keys, rows) if is_right else None
+            if not synced and not all(_is_intact(format, data, row) for row in rows.tolist()):
+                return None
+            return Segment(directory, name, format, keys, rows)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.EIO):
             return None

@@ -67,12 +67,11 @@ class LockedFile:
 
     def __init__(self, path: str, create: bool = True) -> None:
         """Open and lock the file. Raise ``BlockingIOError`` if another process holds the lock."""
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+        if create:
+            flags |= os.O_CREAT
         with fork.registering:  # a child forked in between would keep the lock
-            self.fd = os.open(
-                path,
-                os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0),
-                0o666,
-            )
+            self.fd = os.open(path, flags, 0o666)
             try:
                 fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BaseException:
@@ -165,13 +164,17 @@ def published(directory: str) -> dict[str, Any]:
     """
     try:
         text, _, check = _content(os.path.join(directory, _WRITER)).rpartition(b"\n")
-        snapshot: Any = json.loads(text.decode()) if int(check) == zlib.crc32(text) else None
+        if int(check) != zlib.crc32(text):
+            return {}
+        snapshot: Any = json.loads(text.decode())
     except (FileNotFoundError, ValueError, RecursionError):
         return {}
-    names = snapshot.get("segments") if isinstance(snapshot, dict) else None
-    return (
-        snapshot if isinstance(names, list) and all(isinstance(name, str) for name in names) else {}
-    )
+    if not isinstance(snapshot, dict):
+        return {}
+    names = snapshot.get("segments")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return {}
+    return snapshot
 
 
 def _content(path: str) -> bytes:

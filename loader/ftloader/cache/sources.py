@@ -87,11 +87,11 @@ class UrlSource:
             remedy = "ftloader's extra 'cache' has what the web needs, 'remote' what s3 needs"
             raise ImportError(f"{error}: pip install it ({remedy})") from error
         # In an archive (zip, tar) the root is "": no path there starts with a slash.
-        self._root = root.rstrip("/") + "/" if root or self._filesystem.root_marker else ""
-        self._is_local, self._is_web = (
-            _is_local(self._filesystem),
-            self._root.startswith(("http://", "https://")),
-        )
+        self._root = ""
+        if root or self._filesystem.root_marker:
+            self._root = root.rstrip("/") + "/"
+        self._is_local = _is_local(self._filesystem)
+        self._is_web = self._root.startswith(("http://", "https://"))
         self._given, self._timeout, self._largest, self._options = keys, timeout, largest, options
         # keys() replaces the dict as a whole, so reading needs no lock
         self._sizes: Mapping[str, int | None] = {}
@@ -104,7 +104,9 @@ class UrlSource:
         """The folder of this machine whose files are the samples;
         None if they lie elsewhere or in an archive.
         """
-        return self._root if self._is_local and self._root.startswith("/") else None
+        if self._is_local and self._root.startswith("/"):
+            return self._root
+        return None
 
     def keys(self) -> Iterable[str]:
         """Return the constructor's *keys* or, if None, a new listing, sorted. Raise an error if
@@ -124,7 +126,9 @@ class UrlSource:
         # A page of the web may link to addresses elsewhere.
         below = sorted(path for path in files if path.startswith(self._root) and path != self._root)
         self._sizes = sizes = {path[len(self._root) :]: files[path].get("size") for path in below}
-        return iter(sizes) if error is None else _then_raise(sizes, error)
+        if error is None:
+            return iter(sizes)
+        return _then_raise(sizes, error)
 
     def read(self, key: str) -> bytes:
         """Return the bytes of the file *key*. Raise ``OSError`` if it is too large or its size is
@@ -138,7 +142,9 @@ class UrlSource:
         reader = self._readers.get(thread)
         if reader is None:
             reader = self._readers[thread] = self._new_reader()
-        name = _ODD.sub(lambda match: quote(match[0]), key) if self._is_web else key
+        name = key
+        if self._is_web:
+            name = _ODD.sub(lambda match: quote(match[0]), key)
         data = reader.read(self._root + name)
         expected = self._sizes.get(key)
         if expected is not None and len(data) != expected:

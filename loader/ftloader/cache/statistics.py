@@ -40,20 +40,26 @@ class Statistics:
     @property
     def fetched_per_second(self) -> float:
         """Bytes fetched per second, the average over ``seconds``."""
-        return self.fetched_bytes / self.seconds if self.seconds else 0.0
+        return self._per_second(self.fetched_bytes)
 
     @property
     def read_per_second(self) -> float:
         """Bytes read per second, the average over ``seconds``."""
-        return self.read_bytes / self.seconds if self.seconds else 0.0
+        return self._per_second(self.read_bytes)
+
+    def _per_second(self, count: int) -> float:
+        if not self.seconds:
+            return 0.0
+        return count / self.seconds
 
     def __str__(self) -> str:
         parts = [
-            (
-                f"{self.samples} samples, {self.epoch_samples} in this epoch, oldest "
-                f"{self.oldest:.0f} s"
-            ),
-            f"{_size(self.bytes_used)} of {_size(self.max_bytes)}" if self.max_bytes else "",
+            f"{self.samples} samples, {self.epoch_samples} in this epoch, oldest "
+            f"{self.oldest:.0f} s"
+        ]
+        if self.max_bytes:
+            parts.append(f"{_size(self.bytes_used)} of {_size(self.max_bytes)}")
+        parts += [
             f"in {_size(self.fetched_per_second)}/s, out {_size(self.read_per_second)}/s",
             f"waited {self.epochs_waited:.1f} s for samples",
         ]
@@ -61,7 +67,7 @@ class Statistics:
             parts.append(f"the source could not be listed {self.failed_listings} times")
         if self.failed or self.trouble:
             parts.append(f"{self.failed} failed, {self.trouble or 'none now'}")
-        return "; ".join(filter(None, parts))
+        return "; ".join(parts)
 
 
 def _size(nbytes: float) -> str:
@@ -69,6 +75,6 @@ def _size(nbytes: float) -> str:
     units = (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "bytes")
     size, name = next((unit for unit in units if nbytes >= unit[0]), units[-1])
     number = nbytes / size
-    return (
-        f"{number:.0f} {name}" if number >= 10 else f"{number:.1f}".removesuffix(".0") + f" {name}"
-    )
+    if number >= 10:
+        return f"{number:.0f} {name}"
+    return f"{number:.1f}".removesuffix(".0") + f" {name}"

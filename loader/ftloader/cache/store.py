@@ -46,7 +46,7 @@ class Snapshot:
     def __init__(self, epoch: int, segments: list[Segment], length: int | None = None) -> None:
         self.epoch, self.segments = epoch, tuple(segments)
         self._ends = list(itertools.accumulate(map(len, segments)))
-        self._length = self._ends[-1] if self._ends else 0
+        self._length = sum(map(len, segments))
         if length is not None:
             self._length = min(length, self._length)
 
@@ -86,7 +86,9 @@ class Snapshot:
         """Return the snapshot whose ``state()`` is *state*, or its first *at_most* samples. Raise
         ``CacheError`` if one of its segments is missing."""
         segments = [segment.load(directory, os.path.basename(name)) for name in state["segments"]]
-        length = state["length"] if at_most is None else min(at_most, state["length"])
+        length = state["length"]
+        if at_most is not None:
+            length = min(at_most, length)
         return Snapshot(state["epoch"], segments, length)
 
 
@@ -167,9 +169,11 @@ class Store:
         crc, name, length = self._format.checksum(data), record.encoded(key), len(data)
         size = -(-max(self._part, self._format.size_for(name, length)) // BLOCK) * BLOCK
         if size > self.max_bytes // _LARGEST_SAMPLE:
-            long = f" with a key of {len(name)} bytes" if len(name) > length else ""
+            sizes = f"{length} bytes"
+            if len(name) > length:
+                sizes += f" with a key of {len(name)} bytes"
             raise CacheError(
-                f"sample {key!r:.200} of {length} bytes{long} is larger than a quarter of the "
+                f"sample {key!r:.200} of {sizes} is larger than a quarter of the "
                 f"budget, max_bytes={self.max_bytes}"
             )
         with self.guard:
@@ -223,7 +227,10 @@ class Store:
             if not self.full:
                 self.full = True
                 self.changed.notify_all()
-            self.changed.wait(_LOOK_AGAIN if self._victim(ignore_readers=True) else None)
+            timeout = None
+            if self._victim(ignore_readers=True):
+                timeout = _LOOK_AGAIN
+            self.changed.wait(timeout)
             self.waited += time.monotonic() - began
         return None
 
@@ -358,9 +365,10 @@ class Store:
     def contents(self) -> tuple[int, int]:
         """Return (number of complete samples, bytes of the budget in use)."""
         with self.guard:
-            return sum(map(len, self._sealed.values())) + (
-                len(self._open) if self._open else 0
-            ), self._used
+            samples = sum(map(len, self._sealed.values()))
+            if self._open:
+                samples += len(self._open)
+            return samples, self._used
 
     # Start and end
 

@@ -58,7 +58,9 @@ def records(path: str | os.PathLike[str]) -> Iterator[bytes]:
     """
     with open(path, "rb") as file:
         while head := file.read(HEADER):
-            length = struct.unpack("<Q", head[:8])[0] if len(head) == HEADER else 0
+            length = 0
+            if len(head) == HEADER:
+                (length,) = struct.unpack("<Q", head[:8])
             if head != header(length):
                 raise CorruptSampleError(f"{path}: the length before byte {file.tell()} is damaged")
             # A wrong length may exceed the memory. Do not read more than the file has.
