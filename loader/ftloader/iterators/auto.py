@@ -52,7 +52,7 @@ def tuner_of(loader: Any) -> WorkerTuner | None:
     cpus, latest = usable_cpus(), loader._shared.tuner
     limits = loader.max_workers or max(_MOST_WORKERS, cpus), cpus
     if latest is None or latest.limits != limits:
-        first = loader.num_workers
+        first: int = loader.num_workers
         if sys._is_gil_enabled():
             # Of several threads that compute in Python, all but one wait for the GIL, and switching
             # costs: begin with one.
