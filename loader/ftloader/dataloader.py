@@ -25,6 +25,8 @@ from ftloader.workers.choose import (
     reason_against_threads,
 )
 
+_CHECKED_TOGETHER = "worker_method", "multiprocessing_context", "dataset"
+
 
 class DataLoader[T](torch.utils.data.DataLoader[T]):
     """``torch.utils.data.DataLoader`` with workers that may be threads.
@@ -126,12 +128,12 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         self.copy_dataset = copy_dataset
         self.skipped = SkipLog()
         self._shared = Shared()
-        args = tuple(
-            number_of_workers(arg) if n == _NUM_WORKERS else arg for n, arg in enumerate(args)
-        )
+        positional = list(args)
+        if len(positional) > _NUM_WORKERS:
+            positional[_NUM_WORKERS] = number_of_workers(positional[_NUM_WORKERS])
         if "num_workers" in kwargs:
             kwargs["num_workers"] = number_of_workers(kwargs["num_workers"])
-        super().__init__(dataset, *args, **kwargs)
+        super().__init__(dataset, *positional, **kwargs)
         if (
             kwargs.get("prefetch_factor") is None
             and (default := vars(self)["prefetch_factor"]) is not None
@@ -157,11 +159,10 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             and (type(val) is not int or val < 1)
         ):
             raise ValueError(f"{attr} must be an integer from 1 or None, got {val!r}")
-        if attr in (together := ("worker_method", "multiprocessing_context", "dataset")):
+        if attr in _CHECKED_TOGETHER:
             # Checked with the new value, since the constructor sets the three one after the other.
-            check_thread_arguments(
-                *(val if name == attr else getattr(self, name, None) for name in together)
-            )
+            values = {name: getattr(self, name, None) for name in _CHECKED_TOGETHER}
+            check_thread_arguments(**values | {attr: val})
         super().__setattr__(attr, val)
 
     def state_dict(self) -> dict[str, Any]:
@@ -208,7 +209,9 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         before the state, plus those that are left.
         """
         length = self._shared.states.resumed_length(self._index_sampler)
-        return super().__len__() if length is None else length
+        if length is None:
+            return super().__len__()
+        return length
 
     def statistics(self, total: bool = False) -> Statistics:
         """Return times and counts of the latest epoch,
@@ -219,9 +222,10 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         counts from zero.
         """
         records, memory = self._shared.records, self._shared.memory
-        return statistics(
-            records.total() if total else records.latest, (memory.nbytes, memory.peak)
-        )
+        record = records.latest
+        if total:
+            record = records.total()
+        return statistics(record, (memory.nbytes, memory.peak))
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles have a state, memory and workers of their own.
@@ -239,7 +243,9 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             return SerialDataLoaderIter(self)
         self.check_worker_number_rationality()
         threads, sources = choose_workers(self)
-        return ThreadDataLoaderIter(self, sources) if threads else ProcessDataLoaderIter(self)
+        if threads:
+            return ThreadDataLoaderIter(self, sources)
+        return ProcessDataLoaderIter(self)
 
     def check_worker_number_rationality(self) -> None:
         """Warn, as torch's class does, if there are more workers than usable CPUs."""

@@ -57,7 +57,9 @@ def _packed(strings: Iterable[str]) -> _Strings:
 
 def _string(strings: _Strings, index: int) -> str:
     content, ends = strings
-    start = ends[index - 1] if index else 0
+    start = 0
+    if index:
+        start = ends[index - 1]
     return content[start : ends[index]].decode(*_ENCODING)
 
 
@@ -253,7 +255,9 @@ class DatasetFolder(torch.utils.data.Dataset):
             raise ValueError(
                 "Both extensions and is_valid_file cannot be None or not None at the same time"
             )
-        endings = (extensions,) if isinstance(extensions, str) else tuple(extensions or ())
+        if isinstance(extensions, str):
+            extensions = (extensions,)
+        endings = tuple(extensions or ())
         is_used = _has_ending(endings) if is_valid_file is None else is_valid_file
         counts = dict.fromkeys(sorted(class_to_idx), 0)
 
@@ -272,12 +276,10 @@ class DatasetFolder(torch.utils.data.Dataset):
         table = PathTable(paths(), class_ids())
         empty = [name for name, count in counts.items() if not count]
         if empty and not allow_empty:
-            supported = (
-                "" if extensions is None else f"Supported extensions are: {', '.join(endings)}"
-            )
-            raise FileNotFoundError(
-                f"Found no valid file for the classes {', '.join(empty)}. {supported}"
-            )
+            message = f"Found no valid file for the classes {', '.join(empty)}. "
+            if extensions is not None:
+                message += f"Supported extensions are: {', '.join(endings)}"
+            raise FileNotFoundError(message)
         return Samples(table)
 
     def find_classes(self, directory: str | os.PathLike[str]) -> tuple[list[str], dict[str, int]]:

@@ -109,8 +109,10 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
             generator = torch.Generator().manual_seed(self.seed + epoch)  # as torch's class does
             items = torch.randperm(self._length, generator=generator)[items]
         for number, index in enumerate(items.tolist(), 1):
-            # What these ranks pad or drop at the end is no rest that others should give.
-            given = self._length if number == share else start + number * self.num_replicas
+            given = start + number * self.num_replicas
+            if number == share:
+                # What these ranks pad or drop at the end is no rest that others should give.
+                given = self._length
             self._position = epoch, given
             yield index
 
@@ -119,7 +121,9 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
         are given out.
         """
         left = self._length - given
-        return left // self.num_replicas if self.drop_last else -(-left // self.num_replicas)
+        if self.drop_last:
+            return left // self.num_replicas
+        return -(-left // self.num_replicas)
 
     def samples_left(self, state: Mapping[str, Any]) -> int:
         """Return the number of samples that each rank yields after *state*,
@@ -134,7 +138,9 @@ class DistributedSampler(torch.utils.data.DistributedSampler):
         """Return the number of items of *epoch* that the next iteration skips: 0 if no state of
         *epoch* was loaded.
         """
-        return self._loaded[1] if self._loaded is not None and self._loaded[0] == epoch else 0
+        if self._loaded is None or self._loaded[0] != epoch:
+            return 0
+        return self._loaded[1]
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch that the next iteration yields,

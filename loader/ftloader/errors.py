@@ -85,4 +85,6 @@ def describe(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{type(error).__name__}: {error.strerror}"
     message = " ".join(str(error).split())
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+    if not message:
+        return type(error).__name__
+    return f"{type(error).__name__}: {message}"

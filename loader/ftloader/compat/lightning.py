@@ -38,4 +38,6 @@ def _loading_trainer() -> Any:
     frame = sys._getframe()
     while frame is not None and frame.f_code.co_name != "_load_combined_loader_states":
         frame = frame.f_back  # type: ignore[assignment]
-    return None if frame is None else getattr(frame.f_locals.get("self"), "trainer", None)
+    if frame is None:
+        return None
+    return getattr(frame.f_locals.get("self"), "trainer", None)

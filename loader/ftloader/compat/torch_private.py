@@ -69,7 +69,9 @@ def pinned(data: Any, device_type: str | None) -> Any:
     """Return *data* copied to page-locked memory for *device_type*. If *device_type* is None,
     return *data* itself.
     """
-    return data if device_type is None else pin_memory(data, device_type)
+    if device_type is None:
+        return data
+    return pin_memory(data, device_type)
 
 
 __all__ = ["collate", "dataloader", "pin_memory", "signal_handling", "worker"]

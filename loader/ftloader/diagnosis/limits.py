@@ -44,7 +44,9 @@ def _groups_of_this_process(controller: str, groups: Path, own: Path) -> set[Pat
     for line in _read(own).splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers or controller in controllers.split(","):
-            top = groups / controller if controllers else groups
+            top = groups
+            if controllers:
+                top = groups / controller
             group = top / path.lstrip("/")
             directories |= {group, *(parent for parent in group.parents if top in parent.parents)}
     return directories
@@ -58,12 +60,16 @@ def _quota(group: Path) -> float:
         number = int(quota) / int(period)
     except (ValueError, ZeroDivisionError):  # "max", or no such file
         return math.inf
-    return number if number > 0 else math.inf  # version 1: -1 without a quota
+    if number <= 0:  # version 1: -1 without a quota
+        return math.inf
+    return number
 
 
 def _memory_limit(group: Path) -> float:
     limit = _read(group / "memory.max") or _read(group / "memory.limit_in_bytes")
-    return int(limit) if limit.isdecimal() else math.inf  # "max", or no such file
+    if not limit.isdecimal():  # "max", or no such file
+        return math.inf
+    return int(limit)
 
 
 def _read(path: Path) -> str:

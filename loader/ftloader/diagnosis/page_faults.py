@@ -26,7 +26,9 @@ def faults_of_this_thread() -> int:
     """Return the calling thread's number of page faults without input or output; 0 where the system
     does not tell.
     """
-    return 0 if _THREAD is None else resource.getrusage(_THREAD).ru_minflt
+    if _THREAD is None:
+        return 0
+    return resource.getrusage(_THREAD).ru_minflt
 
 
 def faults_note(faults: int, samples: int, cpu: float, own_memory: int) -> str | None:

@@ -40,7 +40,9 @@ def warning_of_handles(dataset: Any) -> str | None:
     that worker threads would share, else None.
     """
     handles = handles_of(dataset)
-    return f"{', '.join(handles[:5])} {_WARNING}" if handles else None
+    if not handles:
+        return None
+    return f"{', '.join(handles[:5])} {_WARNING}"
 
 
 def handles_of(dataset: Any, path: str = "dataset", depth: int = 5) -> list[str]:

@@ -33,7 +33,9 @@ def choose_workers(loader: Any) -> tuple[bool, Sources | None]:
             reason = str(error)
         if resumes:
             sources = None
-    choice = "threads: the GIL is off" if reason is None else f"processes: {reason}"
+    choice = "threads: the GIL is off"
+    if reason is not None:
+        choice = f"processes: {reason}"
     logging.getLogger("ftloader").info("worker_method='auto' takes %s", choice)
     return reason is None, sources
 

@@ -53,7 +53,9 @@ class WorkerThread(threading.Thread):
     @property
     def exitcode(self) -> int | None:
         """The exit code that a process would have: None until the worker has ended, then 0."""
-        return None if self.ident is None or self.is_alive() else 0
+        if self.ident is None or self.is_alive():
+            return None
+        return 0
 
 
 def join_all(threads: Iterable[threading.Thread], limit: float) -> list[threading.Thread]:

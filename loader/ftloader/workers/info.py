@@ -21,16 +21,16 @@ class _Generators:
 
     @property
     def torch_generator(self) -> torch.Generator | None:
-        return sample_rng().torch if this_thread.sample.key is not NO_SAMPLE else None
+        if this_thread.sample.key is NO_SAMPLE:
+            return None
+        return sample_rng().torch
 
 
 def describe_worker(number: int, num_workers: int, seed: int, dataset: Any) -> WorkerInfo:
     """Return a worker thread's ``WorkerInfo``, which torch's ``thread_safe_generator`` can use,
     where torch has one.
     """
-    more = (
-        {"worker_method": "thread", "rng": _Generators()}
-        if hasattr(torch.random, "thread_safe_generator")
-        else {}
-    )
+    more: dict[str, Any] = {}
+    if hasattr(torch.random, "thread_safe_generator"):
+        more = {"worker_method": "thread", "rng": _Generators()}
     return WorkerInfo(id=number, num_workers=num_workers, seed=seed, dataset=dataset, **more)

@@ -73,9 +73,9 @@ class WorkerPool(ThreadGroup):
         self._started: SimpleQueue[None] = SimpleQueue()
         self._process = os.getpid()
         self._parking: SimpleQueue[Command] = SimpleQueue()
-        self.tasks: list[SimpleQueue] = (
-            [SimpleQueue() for _ in contexts] if private_queues else [SimpleQueue()]
-        )
+        self.tasks: list[SimpleQueue] = [SimpleQueue()]
+        if private_queues:
+            self.tasks = [SimpleQueue() for _ in contexts]
         self._turns = itertools.cycle(self.tasks)
         # each worker puts its own object there
         self._times = contexts[0].config.times if contexts else []
