@@ -145,20 +145,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         # arguments in vars().
         if attr == "num_workers":
             val = number_of_workers(val)
-        if attr == "worker_method" and val not in WORKER_METHODS:
-            raise ValueError(
-                f"worker_method must be one of {', '.join(map(repr, WORKER_METHODS))}, got {val!r}"
-            )
-        elif attr == "copy_dataset" and type(val) is not bool:
-            raise TypeError(f"copy_dataset must be True or False, got {val!r}")
-        elif attr == "on_error":
-            ErrorPolicy(val)  # raises if val is not valid
-        elif (
-            attr in ("snapshot_every_n_steps", "max_workers")
-            and val is not None
-            and (type(val) is not int or val < 1)
-        ):
-            raise ValueError(f"{attr} must be an integer from 1 or None, got {val!r}")
+        _check_value(attr, val)
         if attr in _CHECKED_TOGETHER:
             # Checked with the new value, since the constructor sets the three one after the other.
             values = {name: getattr(self, name, None) for name in _CHECKED_TOGETHER}
@@ -262,6 +249,26 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
                 "worker creation might get DataLoader running slow or even freeze, lower the "
                 "worker number to avoid potential slowness/freeze if necessary."
             )
+
+
+def _check_value(attr: str, value: Any) -> None:
+    """Raise ``ValueError`` or ``TypeError`` if *value* is not valid for the argument *attr*, which
+    torch's class does not have.
+    """
+    if attr == "worker_method" and value not in WORKER_METHODS:
+        raise ValueError(
+            f"worker_method must be one of {', '.join(map(repr, WORKER_METHODS))}, got {value!r}"
+        )
+    if attr == "copy_dataset" and type(value) is not bool:
+        raise TypeError(f"copy_dataset must be True or False, got {value!r}")
+    if attr == "on_error":
+        ErrorPolicy(value)  # raises if the value is not valid
+    if (
+        attr in ("snapshot_every_n_steps", "max_workers")
+        and value is not None
+        and (type(value) is not int or value < 1)
+    ):
+        raise ValueError(f"{attr} must be an integer from 1 or None, got {value!r}")
 
 
 # help(), and tools that rebuild a loader from its arguments (Lightning), see each by its name, a

@@ -204,6 +204,26 @@ def _checked(state: Any, own: Mapping[str, Any]) -> tuple[int, int]:
     *own*: a state of the sampler that loads *state*,
     with its dataset length, ``seed`` and ``shuffle``.
     """
+    _check_format(state)
+    for name, words in _SAME.items():
+        if state[name] != own[name]:
+            raise ValueError(
+                f"the state is that of a sampler with {words.format(state[name])}, and this one "
+                f"has {words.format(own[name])}. The rest of the epoch is only defined for the "
+                "same: use the dataset and the arguments of the saved sampler, or begin the epoch "
+                "again without the state"
+            )
+    epoch, given = state["epoch"], state["given"]
+    if type(epoch) is not int or type(given) is not int or not 0 <= given <= own["length"]:
+        raise ValueError(
+            f"the state is damaged or was changed: epoch {epoch!r}, {given!r} of {own['length']} "
+            "samples given. Load an earlier checkpoint, or begin the epoch again without the state"
+        )
+    return epoch, given
+
+
+def _check_format(state: Any) -> None:
+    """Raise ``ValueError`` if *state* is not in this version's format."""
     if not isinstance(state, Mapping):
         raise ValueError(f"the state must be a dictionary from state_dict(), not {type(state)}")
     if "yielded" in state:
@@ -228,18 +248,3 @@ def _checked(state: Any, own: Mapping[str, Any]) -> tuple[int, int]:
             f"the state is damaged or was changed: its keys are {sorted(map(str, state))}, not "
             f"{_KEYS}"
         )
-    for name, words in _SAME.items():
-        if state[name] != own[name]:
-            raise ValueError(
-                f"the state is that of a sampler with {words.format(state[name])}, and this one "
-                f"has {words.format(own[name])}. The rest of the epoch is only defined for the "
-                "same: use the dataset and the arguments of the saved sampler, or begin the epoch "
-                "again without the state"
-            )
-    epoch, given = state["epoch"], state["given"]
-    if type(epoch) is not int or type(given) is not int or not 0 <= given <= own["length"]:
-        raise ValueError(
-            f"the state is damaged or was changed: epoch {epoch!r}, {given!r} of {own['length']} "
-            "samples given. Load an earlier checkpoint, or begin the epoch again without the state"
-        )
-    return epoch, given

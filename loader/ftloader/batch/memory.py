@@ -110,15 +110,7 @@ class BufferPool:
                 (b for b in self._buffers if b.storage.nbytes() == nbytes and b.is_free()), None
             )
             if buffer is None:
-                if len(self._buffers) >= self._most:
-                    # Forget a free buffer, whose size is no longer taken,
-                    # rather than a buffer in use.
-                    free = (n for n, other in enumerate(self._buffers) if other.is_free())
-                    del self._buffers[next(free, 0)]
-                buffer = Buffer(torch.UntypedStorage(nbytes))
-                advise_huge_pages(buffer.storage.data_ptr(), nbytes)
-                self._buffers.append(buffer)
-                self.peak = max(self.peak, self.nbytes)
+                buffer = self._add(nbytes)
             buffer.filler = weakref.ref(filler)
             buffer.last_taken = self._taken
             if self._taken % (4 * self._most) == 0:
@@ -131,6 +123,21 @@ class BufferPool:
                     if not b.storage.is_shared() and (b.last_taken > long_ago or not b.is_free())
                 ]
             return buffer
+
+    def _add(self, nbytes: int) -> Buffer:
+        """Add a new buffer, in place of another one if the pool is full. The caller must hold the
+        lock.
+        """
+        if len(self._buffers) >= self._most:
+            # Forget a free buffer, whose size is no longer taken,
+            # rather than a buffer in use.
+            free = (n for n, other in enumerate(self._buffers) if other.is_free())
+            del self._buffers[next(free, 0)]
+        buffer = Buffer(torch.UntypedStorage(nbytes))
+        advise_huge_pages(buffer.storage.data_ptr(), nbytes)
+        self._buffers.append(buffer)
+        self.peak = max(self.peak, self.nbytes)
+        return buffer
 
 
 # The reference counts, Python's and torch's, of a storage that only a buffer refers to.

@@ -248,6 +248,10 @@ class Fetchers(ThreadGroup):
                     return self._fail(error, key)
                 with self._guard:
                     self.retried += 1
+        return self._add(key, data)
+
+    def _add(self, key: str, data: memoryview) -> bool:
+        """Add a fetched sample to the store, with retries. Return True if it was added."""
         for pause in _pauses():
             try:
                 added = self._store.add(key, data)

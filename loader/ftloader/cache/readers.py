@@ -19,7 +19,7 @@ import select
 import socket
 import time
 from typing import Any
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import SplitResult, quote, urljoin, urlsplit
 from urllib.request import getproxies
 
 from fsspec.asyn import AsyncFileSystem
@@ -87,11 +87,7 @@ class WebReader:
 
     def _get(self, url: str, name: str, deadline: float) -> tuple[http.client.HTTPResponse, bytes]:
         parts, late = urlsplit(url), f"{name}: not all of it came within {self._timeout} seconds"
-        target = parts.path or "/"
-        if parts.query:
-            target += f"?{parts.query}"
-        target = quote(target, safe=_SAFE)
-        place = parts.scheme, parts.netloc
+        target, place = _target(parts), (parts.scheme, parts.netloc)
 
         def answer(sock: socket.socket, **options: Any) -> http.client.HTTPResponse:
             return http.client.HTTPResponse(_InTime(sock, deadline, late), **options)  # type: ignore[arg-type]
@@ -156,6 +152,14 @@ class WebReader:
         if response.length:
             raise http.client.IncompleteRead(data, response.length)
         return data
+
+
+def _target(parts: SplitResult) -> str:
+    """Return the path and the query of an address, quoted, as a request names them."""
+    target = parts.path or "/"
+    if parts.query:
+        target += f"?{parts.query}"
+    return quote(target, safe=_SAFE)
 
 
 class _InTime(io.RawIOBase):

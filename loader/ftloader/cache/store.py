@@ -376,10 +376,8 @@ class Store:
         names = segment.names_in(self.directory)
         self._next_number = 1 + max(map(segment.number_of, names), default=-1)
         # All are read before one is removed: the directory may be another program's.
-        segments, kept = (
-            [segment.recover(self.directory, name, self.max_bytes) for name in names],
-            [],
-        )
+        segments = [segment.recover(self.directory, name, self.max_bytes) for name in names]
+        kept = []
         for name, sealed in zip(names[::-1], segments[::-1]):
             if (
                 sealed is None

@@ -129,11 +129,7 @@ class WorkerTuner:
             ):
                 self._open(totals)
             return self.number
-        if (
-            window.now < _LONG_WINDOW
-            and (window.batches < 4 or self._doubted is not None)
-            or not window.batches
-        ):
+        if not self._can_judge(window):
             return self.number
         rate, waited = max(1, window.samples) / window.now, window.waited / window.now
         if self._settled_rate is not None:
@@ -148,6 +144,12 @@ class WorkerTuner:
             self._decide(rate, waited > _WAITS, window)
         self._open(totals, settling=self.number != before)
         return self.number
+
+    def _can_judge(self, window: Totals) -> bool:
+        """Return True if *window* is long enough for a decision."""
+        if window.now >= _LONG_WINDOW:
+            return window.batches > 0
+        return window.batches >= 4 and self._doubted is None
 
     def _watch(self, rate: float, waited: float, window: Totals) -> None:
         """Start the search again if the load has clearly changed since the tuner settled on a
@@ -251,13 +253,18 @@ class WorkerTuner:
         # no sign of full ones.
         may_help = computing < _CPUS_FULL * self.cpus or computing < _MOSTLY_WAITS * busy
         if may_help and number + 1 < self._ceiling:
-            more = 2 * number
-            if computing < 0.2 * busy:
-                more = 4 * number
-            if self._ceiling <= self.most:  # a number that did not help is known
-                more = min(more, math.isqrt(number * self._ceiling))
-            if (more := min(more, self.most)) > number:
+            more = self._larger_number(mostly_waits=computing < 0.2 * busy)
+            if more > number:
                 return more
         if may_shrink:
             return max(number // 2, halfway)
         return number
+
+    def _larger_number(self, mostly_waits: bool) -> int:
+        """Return the larger number of workers to try next, within ``_ceiling`` and ``most``."""
+        more = 2 * self.number
+        if mostly_waits:
+            more = 4 * self.number
+        if self._ceiling <= self.most:  # a number that did not help is known
+            more = min(more, math.isqrt(self.number * self._ceiling))
+        return min(more, self.most)

@@ -239,6 +239,16 @@ def parse(state: Any) -> SavedState:
     """Return a copy of *state* as ``SavedState``. Raise ``ValueError``
     if *state* is not in this version's format.
     """
+    _check_format(state)
+    parts = {name: copy.deepcopy(state[name]) for name in SavedState.__dataclass_fields__}
+    for name in ("ahead", "workers", "datasets"):
+        if parts[name] is not None:
+            parts[name] = tuple(parts[name])
+    return SavedState(**parts)
+
+
+def _check_format(state: Any) -> None:
+    """Raise ``ValueError`` if *state* is not in this version's format."""
     if not isinstance(state, Mapping):
         raise ValueError(f"the state must be a dictionary from state_dict(), not {type(state)}")
     if "_snapshot" in state or "_sampler_iter_yielded" in state:
@@ -262,11 +272,6 @@ def parse(state: Any) -> SavedState:
         raise ValueError(
             f"the state is damaged or was changed: its keys are {keys}, not {sorted(expected)}"
         )
-    parts = {name: copy.deepcopy(state[name]) for name in SavedState.__dataclass_fields__}
-    for name in ("ahead", "workers", "datasets"):
-        if parts[name] is not None:
-            parts[name] = tuple(parts[name])
-    return SavedState(**parts)
 
 
 _SETTINGS = {"style": "the dataset's style"}  # words for what is no argument

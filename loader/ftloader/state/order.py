@@ -263,20 +263,22 @@ class IndexStream:
             raise
         self._drawn += 1
         if self._every and self._drawn % self._every == 0:
-            parts = samplers.stateful_samplers(self._index_sampler)
-            if is_stateful(self._samples):
-                parts[samplers.ITERATOR] = self._samples
-            if parts:
-                new = {
-                    "drawn": self._drawn,
-                    "states": {name: state_of(part) for name, part in parts.items()},
-                }
-                self._progress.snapshots = (*self._progress.snapshots, new)
+            self._save_samplers()
         # The sampler may reuse its object for the next batch while this one is still on its way to
         # a worker thread, or in a queue that pickles it later.
         if self._copies:
             return _copied(index)
         return index
+
+    def _save_samplers(self) -> None:
+        """Add the samplers' present states to the progress."""
+        parts = samplers.stateful_samplers(self._index_sampler)
+        if is_stateful(self._samples):
+            parts[samplers.ITERATOR] = self._samples
+        if parts:
+            states = {name: state_of(part) for name, part in parts.items()}
+            snapshot = {"drawn": self._drawn, "states": states}
+            self._progress.snapshots = (*self._progress.snapshots, snapshot)
 
     def _draw(self) -> Any:
         """Draw the indices of the next batch, record the draw in the progress,

@@ -158,6 +158,21 @@ class EpochProgress:
     def _seen(self) -> tuple:
         return self.snapshots, self._handed, self.drawn, self.order, self.ended
 
+    def _generators(self, drawn: Drawn, capture: Callable[[], Mapping]) -> Mapping | None:
+        """Return ``capture()``; None if the sampler is drawing, or has drawn since *drawn*."""
+        if self.drawing:
+            return None
+        generators = capture()
+        if self.drawing or self.drawn is not drawn:
+            return None
+        return generators
+
+    def _last_batch(self, drawn: Drawn) -> Mapping[str, Any] | None:
+        """Return the number and the digest of the last batch of *drawn*."""
+        if drawn[1] < 0:
+            return self._resumed_last
+        return {"batch": drawn[1], "digest": digest(drawn[2])}
+
     def state(self, capture: Callable[[], Mapping]) -> dict[str, Any]:
         """Return a copy of the loader's state. ``capture()`` must return the states
         of the loader's generators.
@@ -167,14 +182,7 @@ class EpochProgress:
             if all(map(operator.is_, seen, self._seen())):
                 break
         batches, ahead, datasets, shares, next_worker = handed
-        generators = None
-        if not self.drawing:
-            generators = capture()
-        if self.drawing or self.drawn is not drawn:
-            generators = None
-        last = self._resumed_last
-        if drawn[1] >= 0:
-            last = {"batch": drawn[1], "digest": digest(drawn[2])}
+        generators = self._generators(drawn, capture)
         state = make_state(
             self._loader,
             phase="middle",
@@ -192,6 +200,6 @@ class EpochProgress:
             workers=list(shares) or None,
             next_worker=next_worker,
             datasets=list(datasets) if any(datasets) else None,
-            last=last,
+            last=self._last_batch(drawn),
         )
         return copy.deepcopy(state)

@@ -78,12 +78,7 @@ class StateStore:
             return
         resume = samplers.rest_as_epoch(states.parse(state), loader._index_sampler)
         states.check_fit(state, resume, loader, batches=elastic is None or resume.mid_epoch)
-        _check_samplers(resume, loader)
-        length = samplers.resumed_length(resume, loader._index_sampler)
-        if length is not None:
-            check_lightning(length, len(loader), len(loader._index_sampler))
-        if any(state is not None for state in (resume.dataset, *(resume.datasets or ()))):
-            states.require_stateful(loader.dataset, "dataset")
+        _check_parts(resume, loader)
         if elastic is not None and not resume.mid_epoch and resume.sampler is not None:
             # Or an error. The next iterator loads it again, since the program may have set another
             # epoch until then.
@@ -93,16 +88,7 @@ class StateStore:
         self._now = (copy.deepcopy(dict(state)), resume), None
         if not resume.mid_epoch:
             # Not later, so that the program may set another epoch before the next pass.
-            if not is_iterable(loader):
-                samplers.set_epochs(
-                    loader._index_sampler, resume.order["epochs"], distributed=False
-                )
-            elif loader.num_workers == 0 and resume.workers is not None:
-                if (snapshot := resume.workers[0]["snapshot"]) is not None:
-                    if load_iterable(loader.dataset, snapshot["states"]["dataset"]):
-                        iter(loader.dataset)  # see ``ftloader.state.format``
-            elif resume.dataset is not None:
-                load_iterable(loader.dataset, resume.dataset)
+            _begin_next_pass(resume, loader)
 
     def state(self, loader: Any) -> dict[str, Any]:
         loaded, progress = self._now
@@ -152,6 +138,18 @@ def load_iterable(dataset: Any, state: Any) -> bool:
     return True
 
 
+def _begin_next_pass(resume: states.SavedState, loader: Any) -> None:
+    """Load into the sampler or the dataset the state between two epochs *resume*."""
+    if not is_iterable(loader):
+        samplers.set_epochs(loader._index_sampler, resume.order["epochs"], distributed=False)
+    elif loader.num_workers == 0 and resume.workers is not None:
+        snapshot = resume.workers[0]["snapshot"]
+        if snapshot is not None and load_iterable(loader.dataset, snapshot["states"]["dataset"]):
+            iter(loader.dataset)  # see ``ftloader.state.format``
+    elif resume.dataset is not None:
+        load_iterable(loader.dataset, resume.dataset)
+
+
 def _between_epochs(loader: Any, progress: EpochProgress | None) -> dict[str, Any]:
     """Return the state after the epoch of *progress*,
     or before the first epoch if *progress* is None.
@@ -163,11 +161,7 @@ def _between_epochs(loader: Any, progress: EpochProgress | None) -> dict[str, An
         if loader.persistent_workers:
             parts["base_seed"] = progress.fixed["base_seed"]
             parts["epoch"] = progress.fixed["epoch"] + 1
-    if progress is None or samplers.elastic(index_sampler) is not None:
-        if stateful := samplers.stateful_samplers(index_sampler):
-            parts["sampler"] = {"drawn": 0, "states": samplers.next_pass_states(stateful)}
-    elif progress.snapshots:
-        parts["sampler"] = progress.snapshots[-1]
+    parts["sampler"] = _next_snapshot(index_sampler, progress)
     if is_iterable(loader) and progress is not None and states.lives_on(loader):
         parts["dataset"] = progress.fixed["dataset"]
         if parts["dataset"] is not None:
@@ -179,6 +173,28 @@ def _between_epochs(loader: Any, progress: EpochProgress | None) -> dict[str, An
         states.describe_loader(loader), generators=OwnGenerators(loader).save(), **parts
     )
     return copy.deepcopy(state)  # parts belong to the progress, which the next epoch uses
+
+
+def _next_snapshot(index_sampler: Any, progress: EpochProgress | None) -> Mapping[str, Any] | None:
+    """Return the samplers' states from which the pass after that of *progress* starts, or None."""
+    if progress is None or samplers.elastic(index_sampler) is not None:
+        stateful = samplers.stateful_samplers(index_sampler)
+        if not stateful:
+            return None
+        return {"drawn": 0, "states": samplers.next_pass_states(stateful)}
+    if not progress.snapshots:
+        return None
+    return progress.snapshots[-1]
+
+
+def _check_parts(resume: states.SavedState, loader: Any) -> None:
+    """Raise ``ValueError`` if samplers or dataset of *loader* cannot continue from *resume*."""
+    _check_samplers(resume, loader)
+    length = samplers.resumed_length(resume, loader._index_sampler)
+    if length is not None:
+        check_lightning(length, len(loader), len(loader._index_sampler))
+    if any(state is not None for state in (resume.dataset, *(resume.datasets or ()))):
+        states.require_stateful(loader.dataset, "dataset")
 
 
 def _check_samplers(resume: states.SavedState, loader: Any) -> None:

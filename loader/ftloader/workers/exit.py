@@ -217,9 +217,7 @@ def _end(pools: list[ThreadGroup]) -> None:
     """
     for pool in pools:
         pool.stop()
-    going_on = {thread for pool in list(_live) for thread in pool.threads}
-    workers = [thread for thread in threading.enumerate() if isinstance(thread, WorkerThread)]
-    ending = [thread for thread in workers if thread not in going_on and not thread.abandoned]
+    ending = _ending_workers()
     limit, began = JOIN_LIMIT, time.monotonic()
     try:
         stuck = join_all(ending, limit)
@@ -236,6 +234,13 @@ def _end(pools: list[ThreadGroup]) -> None:
         # the warning itself, where warnings are errors: nothing must stop the exit
         with contextlib.suppress(Exception):  # stderr may be closed
             sys.stderr.write(f"{type(error).__name__}: {error}\n")
+
+
+def _ending_workers() -> list[WorkerThread]:
+    """Return the workers of groups that were stopped, without those named in a warning before."""
+    going_on = {thread for pool in list(_live) for thread in pool.threads}
+    workers = [thread for thread in threading.enumerate() if isinstance(thread, WorkerThread)]
+    return [thread for thread in workers if thread not in going_on and not thread.abandoned]
 
 
 class _EndOfThread:
