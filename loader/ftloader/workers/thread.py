@@ -296,8 +296,7 @@ def _serve(
                 continue
             noted = note_usage()
             if task is Command.PARK:
-                while (task := parking.get()) is Command.WAKE:
-                    pass
+                task = _command_after_parking(parking)
             if task is Command.END:
                 return
             continue
@@ -329,6 +328,13 @@ def _serve(
         # the failure would close a reference cycle around the batch and the dataset. And a waiting
         # worker refers to no user object.
         task = context = outcome = None
+
+
+def _command_after_parking(parking: SimpleQueue) -> Command:
+    """Wait while the worker is parked; return the command that ends this."""
+    while (command := parking.get()) is Command.WAKE:
+        pass
+    return command
 
 
 def _end_if_forked(process: int) -> None:

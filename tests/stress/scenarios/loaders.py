@@ -50,52 +50,61 @@ class ConcurrentIterators(Scenario):
         assert sum(map(indices, self.loader), []) == list(range(SIZE))
 
 
+class Odd(Exception):
+    """Raised by a callback of `OddCallbacks`."""
+
+
+class OddCallbacks(Rows):
+    """Dataset, sampler and callbacks of a loader. The one called *where* raises Odd at sample *bad*."""
+
+    def __init__(self, where, bad):
+        super().__init__()
+        self.where, self.bad = where, bad
+
+    def __getitem__(self, index):
+        if self.where in ("dataset", "on_error") and index == self.bad:
+            raise Odd(index)
+        return super().__getitem__(index)
+
+    def sampler(self):
+        for index in range(SIZE):
+            if index == self.bad:
+                raise Odd(index)
+            yield index
+
+    def collate(self, samples):
+        if self.where == "collate" and self.bad in [int(sample[0]) for sample in samples]:
+            raise Odd(self.bad)
+        return torch.stack(samples)
+
+    def init(self, worker):
+        if self.where == "init" and worker == 0:
+            raise Odd(worker)
+
+    def on_error(self, error, index):
+        raise Odd(index) from error
+
+    def loader(self):
+        return threaded(
+            self,
+            sampler=self.sampler() if self.where == "sampler" else range(SIZE),
+            collate_fn=self.collate,
+            worker_init_fn=self.init,
+            on_error=self.on_error if self.where == "on_error" else "raise",
+        )
+
+
 class ExceptionsInCallbacks(Scenario):
     """Each callback of the loader raises once, somewhere; it arrives, and nothing is stuck."""
 
-    class Odd(Exception):
-        pass
-
     def step(self, thread, rng):
         where = rng.choice(["dataset", "collate", "sampler", "init", "on_error", "length"])
-        bad = rng.randrange(SIZE)
-
-        class Failing(Rows):
-            def __getitem__(rows, index):
-                if where in ("dataset", "on_error") and index == bad:
-                    raise self.Odd(index)
-                return super().__getitem__(index)
-
-        def order():
-            for index in range(SIZE):
-                if where == "sampler" and index == bad:
-                    raise self.Odd(index)
-                yield index
-
-        def collate(samples):
-            if where == "collate" and bad in [int(sample[0]) for sample in samples]:
-                raise self.Odd(bad)
-            return torch.stack(samples)
-
-        def init(worker):
-            if where == "init" and worker == 0:
-                raise self.Odd(worker)
-
-        def on_error(error, index):
-            raise self.Odd(index) from error
-
-        loader = threaded(
-            Failing(),
-            sampler=order() if where == "sampler" else range(SIZE),
-            collate_fn=collate,
-            worker_init_fn=init,
-            on_error=on_error if where == "on_error" else "raise",
-        )
+        callbacks = OddCallbacks(where, rng.randrange(SIZE))
         seen, raised = [], False
         try:
-            for batch in loader:
+            for batch in callbacks.loader():
                 seen += indices(batch)
-        except self.Odd:
+        except Odd:
             raised = True
         assert raised == (where != "length"), where
         assert seen == list(range(len(seen)))
