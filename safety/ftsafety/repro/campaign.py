@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -40,11 +41,38 @@ class Runs:
     def failures(self) -> int:
         return sum(outcome.kind.failed for outcome in self.outcomes)
 
+    @property
+    def kinds(self) -> Counter[Kind]:
+        """Number of runs by the kind of their outcome."""
+        return Counter(outcome.kind for outcome in self.outcomes)
 
-def every_outcome(runs: Mapping[str, Runs]) -> Iterator[Outcome]:
+    def of_kind(self, kind: Kind) -> list[Outcome]:
+        """Return the outcomes of this kind, in the order of the runs."""
+        return [outcome for outcome in self.outcomes if outcome.kind is kind]
+
+    def uncounted_details(self) -> list[str]:
+        """Return the details of the outcomes that do not count, in the order of the runs."""
+        return [outcome.detail for outcome in self.outcomes if not outcome.kind.judged]
+
+
+AllRuns = Mapping[str, Runs]
+"""Runs by configuration."""
+
+
+def every_outcome(runs: AllRuns) -> Iterator[Outcome]:
     """Yield the outcomes of all runs, by configuration."""
     for config_runs in runs.values():
         yield from config_runs.outcomes
+
+
+def names_by_value[Value: Hashable](
+    values: Iterable[tuple[str, Value]],
+) -> dict[Value, list[str]]:
+    """Return {value: names that have it}, from (name, value) pairs."""
+    names: dict[Value, list[str]] = {}
+    for name, value in values:
+        names.setdefault(value, []).append(name)
+    return names
 
 
 def twin_of(config: str) -> str:
@@ -72,10 +100,27 @@ Progress = Callable[[str, int, int, str, Outcome | None], None]
 rounds done, all rounds, configuration, outcome).
 """
 
-Enough = Callable[[Mapping[str, Runs], int], bool]
+Enough = Callable[[AllRuns, int], bool]
 """Called with the runs and the number of rounds that were made;
 True if no further rounds are needed.
 """
+
+
+def _never(runs: AllRuns, rounds: int) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rounds that are to be made."""
+
+    repeat: int
+    """Number of rounds."""
+    threads: int
+    """Number of threads that the script is asked to start."""
+    title: str = ""
+    """The start of each line of progress."""
+    enough: Enough = _never
 
 
 class Campaign:
@@ -113,7 +158,7 @@ class Campaign:
         repeat: int,
         threads: int,
         title: str = "",
-        enough: Enough = lambda _runs, _rounds: False,
+        enough: Enough = _never,
     ) -> dict[str, Runs]:
         """Run `repeat` rounds over `configs` and return the runs; end early if `enough` returns
         True after a round.
@@ -121,66 +166,74 @@ class Campaign:
         The deadline or an interruption also ends the rounds. `stopped` is then the reason.
         `Runs.missing` is the reason why a configuration could not run.
         """
-        result = {config: Runs(config) for config in configs}
-        for config, runs in result.items():
-            runs.missing = self.missing.get(twin_of(config))
+        result = {}
+        for config in configs:
+            missing = self.missing.get(twin_of(config))
+            result[config] = Runs(config, missing=missing)
         order = [config for config, runs in result.items() if runs.missing is None]
-        self._rounds(result, order, repeat, threads, title, enough)
-        if self.stopped:
-            for runs in result.values():
-                runs.missing = runs.missing or self.stopped
+        self._rounds(result, order, Plan(repeat, threads, title, enough))
+        for runs in result.values():
+            runs.missing = runs.missing or self.stopped
         return result
 
-    def _rounds(
-        self,
-        result: dict[str, Runs],
-        order: list[str],
-        repeat: int,
-        threads: int,
-        title: str,
-        enough: Enough,
-    ) -> None:
+    def _rounds(self, result: AllRuns, order: list[str], plan: Plan) -> None:
+        """Make the rounds of *plan* over the configurations *order*; add outcomes to *result*."""
+        if self.stopped:
+            return
         shuffle = random.Random(0).shuffle
-        for number in range(repeat):
-            if self.stopped:
-                break
-            used_up = (
-                f"the time for all runs (--budget) was used up after {number} of {repeat} rounds"
-            )
+        for number in range(plan.repeat):
             if number and time.monotonic() >= self._deadline:
-                self.stopped = used_up
-                break
-            shuffle(order)
-            for config in [config for config in order if result[config].missing is None]:
-                try:
-                    self._turn(result[config], title, number, repeat, threads)
-                except Interrupted as error:
-                    self.stopped = f"interrupted ({error}) in round {number + 1} of {repeat}"
-                    break
-                except TimeoutError:
-                    self.stopped = used_up
-                    break
-            if self.stopped or enough(result, number + 1):
-                break
-
-    def _turn(self, runs: Runs, title: str, number: int, repeat: int, threads: int) -> None:
-        twin = self.twins[twin_of(runs.config)]
-        # The first run may find that an import turns the GIL on;
-        # it is then made again with the GIL held off.
-        for _ in range(2):
-            self._progress(title, number, repeat, runs.config, None)
-            off = runs.config in self.forced_off
-            request = Request(twin.config or runs.config, self.script, threads, self.limits, off)
-            try:
-                outcome = twin.reproduce(request)
-            except TwinError as error:
-                self.missing[twin_of(runs.config)] = runs.missing = (
-                    f"lost in run {len(runs.outcomes) + 1}: {error}"
-                )
+                self.stopped = _used_up(number, plan)
                 return
-            runs.outcomes.append(outcome)
-            self._progress(title, number, repeat, runs.config, outcome)
-            if outcome.kind != Kind.GIL or off:
-                break
+            shuffle(order)
+            self._round(result, order, number, plan)
+            if self.stopped or plan.enough(result, number + 1):
+                return
+
+    def _round(self, result: AllRuns, order: Iterable[str], number: int, plan: Plan) -> None:
+        for config in order:
+            if result[config].missing is not None:
+                continue
+            try:
+                self._turn(result[config], number, plan)
+            except Interrupted as error:
+                self.stopped = f"interrupted ({error}) in round {number + 1} of {plan.repeat}"
+                return
+            except TimeoutError:
+                self.stopped = _used_up(number, plan)
+                return
+
+    def _turn(self, runs: Runs, number: int, plan: Plan) -> None:
+        """Run the script once in a configuration.
+
+        The run may show that an import turns the GIL on. It is then made again with the GIL held
+        off, as are all later runs.
+        """
+        held_off = runs.config in self.forced_off
+        outcome = self._run_once(runs, number, plan)
+        if outcome is not None and outcome.kind == Kind.GIL and not held_off:
             self.forced_off.add(runs.config)
-        runs.forced_off = runs.config in self.forced_off
+            outcome = self._run_once(runs, number, plan)
+        if outcome is not None:
+            runs.forced_off = runs.config in self.forced_off
+
+    def _run_once(self, runs: Runs, number: int, plan: Plan) -> Outcome | None:
+        """Return the outcome, which is added to *runs*; None if the twin was lost."""
+        name = twin_of(runs.config)
+        twin = self.twins[name]
+        off = runs.config in self.forced_off
+        request = Request(twin.config or runs.config, self.script, plan.threads, self.limits, off)
+        self._progress(plan.title, number, plan.repeat, runs.config, None)
+        try:
+            outcome = twin.reproduce(request)
+        except TwinError as error:
+            runs.missing = f"lost in run {len(runs.outcomes) + 1}: {error}"
+            self.missing[name] = runs.missing
+            return None
+        runs.outcomes.append(outcome)
+        self._progress(plan.title, number, plan.repeat, runs.config, outcome)
+        return outcome
+
+
+def _used_up(number: int, plan: Plan) -> str:
+    return f"the time for all runs (--budget) was used up after {number} of {plan.repeat} rounds"

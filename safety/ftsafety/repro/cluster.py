@@ -26,7 +26,7 @@ from ftrun.protocol import Channel, conforms, decode
 from ftrun.twin import DESCRIPTION
 from ftsafety.errors import SafetyError
 from ftsafety.repro import outcome
-from ftsafety.repro.campaign import Campaign, Enough, Runs, twin_of
+from ftsafety.repro.campaign import AllRuns, Campaign, Plan, Runs, every_outcome, twin_of
 from ftsafety.repro.options import Options
 from ftsafety.repro.outcome import Kind
 from ftsafety.repro.packages import Packages, differences
@@ -82,7 +82,8 @@ def connected(
                 channel.send(hello)
                 while True:
                     # A wait of more than a month is more than a selector takes.
-                    message = channel.receive(watch, min(max(0.0, until - time.monotonic()), 1e6))
+                    seconds = min(max(0.0, until - time.monotonic()), 1e6)
+                    message = channel.receive(watch, seconds)
                     interruption.check()
                     if message is None:
                         raise TimeoutError
@@ -128,46 +129,33 @@ class ClusterCampaign(Campaign):
         self._done = 0
         """Number of rounds that were made."""
 
-    def _rounds(
-        self,
-        result: dict[str, Runs],
-        order: list[str],
-        repeat: int,
-        threads: int,
-        title: str,
-        enough: Enough,
-    ) -> None:
+    def _rounds(self, result: AllRuns, order: list[str], plan: Plan) -> None:
         """Make the rounds. Raises NoCluster; Interrupted or TwinError if no task had a result."""
         self._done = 0
         try:
-            with self._connected(order, repeat, threads) as messages:
-                self._collect(messages, result, repeat, title, enough)
-        except (Interrupted, TimeoutError, TwinError) as error:
-            if not self.descriptions and not isinstance(error, TimeoutError):
-                raise
-            why = str(error)
-            if isinstance(error, Interrupted):
-                why = f"interrupted ({error})"
-            elif isinstance(error, TimeoutError):
-                why = f"the {self._options.budget:g} s for all runs (--budget) were used up"
+            with self._connected(order, plan) as messages:
+                self._collect(messages, result, plan)
+        except TimeoutError:
+            why = f"the {self._options.budget:g} s for all runs (--budget) were used up"
             if not self.descriptions:
                 raise TwinError(f"--dask {self._options.dask}: no worker was free: {why}") from None
-            self.stopped = f"ended after {self._done} of {repeat} rounds: {why}"
+            self._stop(plan, why)
+        except (Interrupted, TwinError) as error:
+            if not self.descriptions:
+                raise
+            why = f"interrupted ({error})" if isinstance(error, Interrupted) else str(error)
+            self._stop(plan, why)
 
-    def _collect(
-        self,
-        messages: Iterator[dict],
-        result: dict[str, Runs],
-        repeat: int,
-        title: str,
-        enough: Enough,
-    ) -> None:
+    def _stop(self, plan: Plan, why: str) -> None:
+        self.stopped = f"ended after {self._done} of {plan.repeat} rounds: {why}"
+
+    def _collect(self, messages: Iterator[dict], result: AllRuns, plan: Plan) -> None:
         """Add the runs of the tasks to *result*. Raises TwinError,
         also if more rounds are lost than made.
         """
         lost = 0
         output = ""
-        while self._done + lost < repeat:
+        while self._done + lost < plan.repeat:
             message = next(messages)
             if "piece" in message:
                 output += message["piece"]
@@ -175,34 +163,57 @@ class ClusterCampaign(Campaign):
                 raise TwinError(one_line(message["gone"]))
             elif "lost" in message:
                 lost += message["rounds"]
-                why = one_line(message["lost"])
-                if lost > self._done:
-                    raise TwinError(why)
-                for runs in result.values():
-                    runs.missing = f"{lost} of {repeat} rounds were lost: {why}"
+                self._lose(result, lost, one_line(message["lost"]), plan)
             else:
-                node = one_line(message["node"])[:LONGEST_NAME]
-                answer = self._answer(node, output, message["error"], result)
-                added = [_runs(node, config, answer["runs"][config]) for config in result]
-                self._compare(node, answer)
-                for runs in added:
-                    self._add(runs, result[runs.config], title, repeat)
+                self._take(message, output, result, plan)
                 output = ""
-                self._done += message["rounds"]
-                if enough(result, self._done) or not any(runs.outcomes for runs in result.values()):
+                if plan.enough(result, self._done) or not any(every_outcome(result)):
                     break
 
+    def _lose(self, result: AllRuns, lost: int, why: str, plan: Plan) -> None:
+        """Note that *lost* rounds are missing; raises TwinError if fewer were made."""
+        if lost > self._done:
+            raise TwinError(why)
+        for runs in result.values():
+            runs.missing = f"{lost} of {plan.repeat} rounds were lost: {why}"
+
+    def _take(self, message: dict, output: str, result: AllRuns, plan: Plan) -> None:
+        """Add the runs of a task that has ended to *result*; raises TwinError if they are no use.
+
+        *message*: the bridge's message about its end. *output*: the output of the task.
+        """
+        node = one_line(message["node"])[:LONGEST_NAME]
+        answer = self._answer(node, output, message["error"], result)
+        added = [_runs(node, config, answer["runs"][config]) for config in result]
+        self._compare(node, answer)
+        for runs in added:
+            self._add(runs, result[runs.config], plan)
+        self._done += message["rounds"]
+
     @contextlib.contextmanager
-    def _connected(self, order: list[str], repeat: int, threads: int) -> Iterator[Iterator[dict]]:
+    def _connected(self, order: list[str], plan: Plan) -> Iterator[Iterator[dict]]:
         """Context manager: have the cluster make the runs; return an iterator over the messages
         about the tasks.
         """
+        address = self._options.dask
+        python = str(self._options.dask_python)
+        hello = self._hello(order, plan)
+        with connected(python, hello, self._interruption, self._deadline) as messages:
+            first = next(messages)
+            if "error" in first:
+                raise NoCluster(f"--dask {address}: {one_line(first['error'])}")
+            if not self.descriptions:
+                self._note(f"repro: {_have(first['threads'])} {address}")
+            yield messages
+
+    def _hello(self, order: list[str], plan: Plan) -> dict:
+        """Return the message that asks the bridge for the runs."""
         # The script goes with its arguments and files;
         # what is left is for the task's own ./twins repro.
         options = replace(
             self._options,
             configs=tuple(order),
-            threads=threads,
+            threads=plan.threads,
             shrink_threads=False,
             module=None,
             arguments=(),
@@ -212,40 +223,32 @@ class ClusterCampaign(Campaign):
             dask_folder=None,
             walls=False,
         )
-        start = CONTAINED if self._options.walls else (os.path.join(self._folder, "twins"), "repro")
-        hello = {
+        command = [*CONTAINED, "--task"]
+        if not self._options.walls:
+            command = [os.path.join(self._folder, "twins"), "repro", "--task"]
+        return {
             "address": self._options.dask,
-            "command": [*start, "--task"],
+            "command": command,
             "folder": self._folder,
-            "rounds": repeat,
+            "rounds": plan.repeat,
             "request": {
                 "source": self._source,
                 "script": self.script.as_json(),
                 "options": options.command_line(),
             },
         }
-        python = str(self._options.dask_python)
-        with connected(python, hello, self._interruption, self._deadline) as messages:
-            first = next(messages)
-            if "error" in first:
-                raise NoCluster(f"--dask {self._options.dask}: {one_line(first['error'])}")
-            if not self.descriptions:
-                threads = first["threads"]
-                have = (
-                    f"{threads} threads of the workers at" if threads else "waiting for workers of"
-                )
-                self._note(f"repro: {have} {self._options.dask}")
-            yield messages
 
-    def _add(self, runs: Runs, total: Runs, title: str, repeat: int) -> None:
+    def _add(self, runs: Runs, total: Runs, plan: Plan) -> None:
         """Add the runs of a task to the *total* of their configuration."""
+        last = plan.repeat - 1
         for number, run in enumerate(runs.outcomes):
-            if run.kind is Kind.GIL and runs.config in self.forced_off:
-                continue  # each task finds for itself that an import turns the GIL on
             if run.kind is Kind.GIL:
+                if runs.config in self.forced_off:
+                    continue  # each task finds for itself that an import turns the GIL on
                 self.forced_off.add(runs.config)
             total.outcomes.append(run)
-            self._progress(title, min(self._done + number, repeat - 1), repeat, runs.config, run)
+            done = min(self._done + number, last)
+            self._progress(plan.title, done, plan.repeat, runs.config, run)
         total.forced_off = runs.config in self.forced_off
         total.missing = runs.missing or total.missing
 
@@ -263,30 +266,37 @@ class ClusterCampaign(Campaign):
         if answer["source"] != self._source:
             update = f"update {self._folder} on that node"
             raise TwinError(f"{node} has other sources of this project than this program: {update}")
-        twins = {twin_of(config) for config in configs}
-        if (
-            not conforms(answer, ANSWER)
-            or {*answer["twins"]} != twins
-            or {*answer["runs"]} != {*configs}
-        ):
+        if not (conforms(answer, ANSWER) and _is_about(answer, configs)):
             raise TwinError(f"{node}: its answer has another form")
         return answer
 
     def _compare(self, node: str, answer: dict) -> None:
         """Raise TwinError if *node* differs from the first node."""
+        twins, added = answer["twins"], answer["added"]
         if not self.descriptions:
-            self.descriptions = answer["twins"]
-            self.packages = Packages(answer["added"], answer["missing"], answer["remarks"])
-        self.nodes.setdefault(node, one_line(next(iter(answer["twins"].values()))["cpu"]["model"]))
+            self.descriptions = twins
+            self.packages = Packages(added, answer["missing"], answer["remarks"])
+        description = next(iter(twins.values()))
+        self.nodes.setdefault(node, one_line(description["cpu"]["model"]))
         first = next(iter(self.nodes))
-        for name, description in answer["twins"].items():
-            versions = _versions(description, answer["added"].get(name, {}))
+        for name, description in twins.items():
+            versions = _versions(description, added.get(name, {}))
             expected = _versions(self.descriptions[name], self.packages.added.get(name, {}))
             if versions != expected:
                 which = differences({first: expected, node: versions}) or "other packages"
                 raise TwinError(
                     f"{node} is not equal to {first}, in the twin {name}: {one_line(which)}"
                 )
+
+
+def _have(threads: int) -> str:
+    return f"{threads} threads of the workers at" if threads else "waiting for workers of"
+
+
+def _is_about(answer: dict, configs: Collection[str]) -> bool:
+    """Return True if a task's answer is about these configurations and their twins."""
+    twins = set(map(twin_of, configs))
+    return set(answer["runs"]) == set(configs) and set(answer["twins"]) == twins
 
 
 def _runs(node: str, config: str, values: dict) -> Runs:
@@ -298,11 +308,15 @@ def _runs(node: str, config: str, values: dict) -> Runs:
     except ValueError as error:
         raise TwinError(f"{node}: {error}") from error
     missing = values["missing"] and one_line(values["missing"])
-    return Runs(config, outcomes, f"{node}: {missing}" if missing and outcomes else missing)
+    if missing and outcomes:
+        missing = f"{node}: {missing}"
+    return Runs(config, outcomes, missing)
 
 
 def _versions(description: Mapping, added: Mapping[str, str]) -> dict[str, str]:
     """Return all that has to be equal on all nodes: the interpreter and the packages of a twin."""
     python = description["interpreter"]
-    names = ("version", "build", "compiler", "config_args", "upstream_fixes")
-    return {**description["packages"], **added, **{name: str(python[name]) for name in names}}
+    versions = {**description["packages"], **added}
+    for name in ("version", "build", "compiler", "config_args", "upstream_fixes"):
+        versions[name] = str(python[name])
+    return versions

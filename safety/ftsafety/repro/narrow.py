@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import bisect
 import math
+from collections.abc import Mapping
 
-from ftsafety.repro.campaign import Campaign, Runs
+from ftsafety.repro.campaign import AllRuns, Campaign, Runs
 
 FEWEST_RUNS, MOST_RUNS = 5, 60
 
@@ -18,7 +19,8 @@ def runs_needed(failures: int, runs: int) -> int:
     share = failures / runs
     if share >= 1:
         return FEWEST_RUNS
-    return min(MOST_RUNS, max(FEWEST_RUNS, math.ceil(math.log(0.05) / math.log(1 - share))))
+    number = math.log(0.05) / math.log(1 - share)
+    return min(MOST_RUNS, max(FEWEST_RUNS, math.ceil(number)))
 
 
 def shrink_threads(campaign: Campaign, failing: Runs, threads: int, repeat: int) -> str:
@@ -34,35 +36,43 @@ def shrink_threads(campaign: Campaign, failing: Runs, threads: int, repeat: int)
     repeat = max(repeat, runs_needed(failing.failures, failing.counted))
     tried: dict[int, Runs] = {}
 
-    def fails(number: int) -> bool:
-        attempts = campaign.run(
-            [failing.config],
-            repeat,
-            number,
-            f"{number} threads:",
-            enough=lambda runs, _: runs[failing.config].failures > 0,
-        )
-        tried[number] = attempts[failing.config]
-        return tried[number].failures > 0
+    config = failing.config
 
-    # Once the campaign has stopped, nothing is tried any more.
-    bisect.bisect_left(
-        range(1, threads), True, key=lambda number: bool(campaign.stopped) or fails(number)
-    )
-    high = min([number for number, runs in tried.items() if runs.failures], default=threads)
-    low = max([number for number in tried if number < high], default=0)
-    lines = [
-        f"In `{failing.config}` it still fails with **{high}** thread{'' if high == 1 else 's'}"
-        + (f", and was not seen to fail with {low}." if low else ".")
-    ]
+    def enough(runs: AllRuns, _rounds: int) -> bool:
+        return runs[config].failures > 0
+
+    def fails(number: int) -> bool:
+        if campaign.stopped:
+            return True  # nothing is tried any more
+        title = f"{number} threads:"
+        attempts = campaign.run([config], repeat, number, title, enough)
+        tried[number] = attempts[config]
+        return attempts[config].failures > 0
+
+    bisect.bisect_left(range(1, threads), True, key=fails)
+    lines = [_least(config, tried, threads)]
     for number, runs in sorted({**tried, threads: failing}.items()):
-        lines.append(
-            f"- {number} thread{'' if number == 1 else 's'}: {runs.failures} of {runs.counted} "
-            f"runs failed"
-        )
+        share = f"{runs.failures} of {runs.counted}"
+        lines.append(f"- {_threads(number)}: {share} runs failed")
     lines.append(
         f"\nA number of threads counts as not failing after {repeat} runs without a failure."
     )
     if campaign.stopped:
         lines.append(f"\nNot finished: {campaign.stopped}.")
     return "\n".join(lines)
+
+
+def _least(config: str, tried: Mapping[int, Runs], threads: int) -> str:
+    """Return the result in a sentence. *threads*: a number with which the script fails."""
+    failing = [number for number, runs in tried.items() if runs.failures]
+    high = min(failing, default=threads)
+    low = max([number for number in tried if number < high], default=0)
+    words = f"In `{config}` it still fails with {_threads(high, '**')}"
+    if low:
+        words += f", and was not seen to fail with {low}"
+    return f"{words}."
+
+
+def _threads(number: int, mark: str = "") -> str:
+    noun = "thread" if number == 1 else "threads"
+    return f"{mark}{number}{mark} {noun}"

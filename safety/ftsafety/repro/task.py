@@ -28,21 +28,12 @@ def main(arguments: list[str]) -> int:
     """Make the runs that the request on standard input describes; return the exit status."""
     request = json.loads(sys.stdin.buffer.readline())
     answer: dict = {"source": source_hash()}
-    with Interruption() as interruption, contextlib.ExitStack() as stack:
+    with Interruption() as interruption:
         threading.Thread(target=_interrupt_at_end, daemon=True).start()
         try:
             if answer["source"] == request["source"]:
                 words = [word for word in arguments if word != "--task"]
-                script = Script.from_json(request["script"])
-                options = parse([*words, *request["options"]], script=script)
-                nowhere = stack.enter_context(open(os.devnull, "w"))
-                reproduction = Reproduction(options, interruption, Progress(nowhere), stack)
-                campaign = reproduction.campaign()
-                runs = campaign.run(options.configs, request["rounds"], options.threads)
-                answer |= {"twins": reproduction.descriptions, **vars(reproduction.packages)}
-                answer["runs"] = {
-                    config: _as_json(config_runs) for config, config_runs in runs.items()
-                }
+                answer |= _runs_of(request, words, interruption)
             interruption.check()
         except Interrupted as error:
             return error.exit_status
@@ -53,6 +44,22 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _runs_of(request: dict, arguments: list[str], interruption: Interruption) -> dict:
+    """Make the runs; return them with the twins and packages, as JSON values."""
+    script = Script.from_json(request["script"])
+    options = parse([*arguments, *request["options"]], script=script)
+    with contextlib.ExitStack() as stack:
+        nowhere = stack.enter_context(open(os.devnull, "w"))
+        reproduction = Reproduction(options, interruption, Progress(nowhere), stack)
+        campaign = reproduction.campaign()
+        runs = campaign.run(options.configs, request["rounds"], options.threads)
+        return {
+            "twins": reproduction.descriptions,
+            **vars(reproduction.packages),
+            "runs": {config: _as_json(config_runs) for config, config_runs in runs.items()},
+        }
+
+
 def _interrupt_at_end() -> None:
     """Interrupt this process at the end of its standard input."""
     os.read(0, 1)
@@ -60,4 +67,5 @@ def _interrupt_at_end() -> None:
 
 
 def _as_json(runs: Runs) -> dict:
-    return {"missing": runs.missing, "outcomes": [outcome.as_json() for outcome in runs.outcomes]}
+    outcomes = [outcome.as_json() for outcome in runs.outcomes]
+    return {"missing": runs.missing, "outcomes": outcomes}
