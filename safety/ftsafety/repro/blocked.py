@@ -8,18 +8,19 @@ its time limit.
 from __future__ import annotations
 
 import glob
+import itertools
 import math
 import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
 from ftrun.configurations import CONFIGURATIONS
 from ftrun.project import DISTRIBUTIONS
-from ftsafety.repro.campaign import Runs, every_outcome
+from ftsafety.repro.campaign import AllRuns, Runs, every_outcome, names_by_value
 from ftsafety.repro.commands import SERIES, of_series, start
 from ftsafety.repro.outcome import COMPUTING, Blocker, Kind, Outcome, Signature
 from ftsafety.repro.script import Script, shell_path
@@ -27,12 +28,31 @@ from ftsafety.repro.unbuilt import build_command, built
 
 # Syntax of 3.14: template strings (PEP 750), and several exceptions without parentheses (PEP 758).
 NEWER = re.compile(r"""\bt[rR]?["']|\b[rR]t["']|\bexcept\b\*?[^:(]*,""")
+REASONS = {
+    "module": "the twins do not have the package of `import {about}`",
+    "file": "there is no {kind} {about}",
+    "program": "there is no program {about}",
+    "variable": (
+        "it wants the environment variable {about}; set it in the script, as yours are not passed "
+        "on"
+    ),
+    "readonly": "it writes to {about}, and the copies of its files are read-only",
+    "syntax": "the interpreter does not know this syntax: {about}",
+    "relative": "it imports from its own package, so it must be run as a module of it",
+    "listing": "it looks for other files that match {about}, and there are none",
+    "stdin": "it asks for input, and there is none left on standard input",
+    "arguments": "it wants arguments{detail}",
+    "gil": "its own test ends it: {about}",
+    "version": "its own test ends it: {about}",
+    "tests": "pytest ran no test in it{detail}",
+}
+"""Sentences on why a script was blocked, by cause."""
 # A time limit of FAR times what the slowest successful run needs is no limit
 # for a run that is merely slower.
 FAR = 10
 
 
-def settled(runs: Mapping[str, Runs]) -> dict[str, Runs]:
+def settled(runs: AllRuns) -> dict[str, Runs]:
     """Return a copy of *runs* in which the outcomes of blocked runs have the kind BLOCKED, those of
     slow runs LIMIT.
 
@@ -46,41 +66,45 @@ def settled(runs: Mapping[str, Runs]) -> dict[str, Runs]:
     take, the script runs until it fails, and the run counts as one that did not (OUTLASTED): within
     the same time, each run has failed or not.
     """
-    runs = _without_slow(runs)
+    result = _without_slow(runs)
+    survived = _survived(result)
+    for config, blocker in _common_blockers(result).items():
+        config_runs = result[config]
+        if blocker is not None and not _has_any(config_runs, survived):
+            outcomes = list(map(_blocked, config_runs.outcomes))
+            result[config] = replace(config_runs, outcomes=outcomes)
+    return result
+
+
+def _common_blockers(runs: AllRuns) -> dict[str, Blocker | None]:
+    """Return, by configuration with runs that count, the reason why all of these were blocked.
+
+    A file that some configurations have is no reason.
+    """
     blockers = {}
     for config, config_runs in runs.items():
         if config_runs.counted:
             blockers[config] = _common(config_runs)
-    alike = len(set(blockers.values())) == 1
-    survived = _survived(runs)
-    result = {}
-    for config, config_runs in runs.items():
-        blocker = blockers.get(config)
-        if (
-            blocker is not None
-            and (blocker.cause != "file" or alike)
-            and not _has_any(config_runs, survived)
-        ):
-            config_runs = replace(
-                config_runs, outcomes=[_blocked(outcome) for outcome in config_runs.outcomes]
-            )
-        result[config] = config_runs
-    return result
+    if len(set(blockers.values())) == 1:
+        return blockers
+    return {config: _unless_file(blocker) for config, blocker in blockers.items()}
 
 
-def _without_slow(runs: Mapping[str, Runs]) -> dict[str, Runs]:
+def _unless_file(blocker: Blocker | None) -> Blocker | None:
+    return None if blocker is None or blocker.cause == "file" else blocker
+
+
+def _without_slow(runs: AllRuns) -> dict[str, Runs]:
     """Return a copy of *runs* in which the outcomes
     of slow runs have the kind LIMIT or OUTLASTED.
     """
-    successes, failures = [], []
+    successes: list[Outcome] = []
+    failures: list[Outcome] = []
     for config, config_runs in runs.items():
-        for outcome in config_runs.outcomes:
-            if outcome.kind is Kind.OK and config in CONFIGURATIONS:
-                successes.append(outcome.seconds)
-            elif outcome.kind.failed and not _computing(outcome):
-                failures.append(outcome.seconds)
-    far = FAR * max(successes, default=math.inf)
-    late = FAR * max(failures, default=math.inf)
+        if config in CONFIGURATIONS:
+            successes += config_runs.of_kind(Kind.OK)
+        failures += filter(_failed_in_time, config_runs.outcomes)
+    far, late = FAR * _longest(successes), FAR * _longest(failures)
     result = {}
     for config, config_runs in runs.items():
         outcomes = [_unless_slow(outcome, far, late) for outcome in config_runs.outcomes]
@@ -88,21 +112,34 @@ def _without_slow(runs: Mapping[str, Runs]) -> dict[str, Runs]:
     return result
 
 
+def _longest(outcomes: Iterable[Outcome]) -> float:
+    """Return the seconds of the longest run; infinity if there is none."""
+    return max((outcome.seconds for outcome in outcomes), default=math.inf)
+
+
+def _failed_in_time(outcome: Outcome) -> bool:
+    return outcome.kind.failed and not _computing(outcome)
+
+
 def _has_any(runs: Runs, signatures: set[Signature]) -> bool:
-    return any(not signatures.isdisjoint(outcome.signatures) for outcome in runs.outcomes)
+    for outcome in runs.outcomes:
+        if not signatures.isdisjoint(outcome.signatures):
+            return True
+    return False
 
 
 def _blocked(outcome: Outcome) -> Outcome:
-    return replace(outcome, kind=Kind.BLOCKED) if outcome.kind.judged else outcome
+    if not outcome.kind.judged:
+        return outcome
+    return replace(outcome, kind=Kind.BLOCKED)
 
 
 def _computing(outcome: Outcome) -> bool:
     """Return True if the run was computing until its time limit,
     and nothing else was seen of it.
     """
-    return outcome.kind is Kind.HANG and {signature.what for signature in outcome.signatures} == {
-        COMPUTING
-    }
+    names = {signature.what for signature in outcome.signatures}
+    return outcome.kind is Kind.HANG and names == {COMPUTING}
 
 
 def _unless_slow(outcome: Outcome, far: float, late: float) -> Outcome:
@@ -123,26 +160,26 @@ def _common(runs: Runs) -> Blocker | None:
     return blockers.pop() if len(blockers) == 1 else None
 
 
-def _survived(runs: Mapping[str, Runs]) -> set[Signature]:
+def _survived(runs: AllRuns) -> set[Signature]:
     """Return the signatures of failures after which runs went on.
 
     These failures appear in several combinations, such as {A} and {A, B}: the run went on after A
     and failed with B.
     """
-    judged = [outcome for outcome in every_outcome(runs) if outcome.kind.judged]
-    combinations = {frozenset(outcome.signatures) for outcome in judged}
-    counts: Counter[Signature] = Counter()
-    for combination in combinations:
-        counts.update(combination)
+    combinations = set()
+    for outcome in every_outcome(runs):
+        if outcome.kind.judged:
+            combinations.add(frozenset(outcome.signatures))
+    counts = Counter(itertools.chain.from_iterable(combinations))
     return {signature for signature, number in counts.items() if number > 1}
 
 
-def stopped(runs: Mapping[str, Runs]) -> dict[Blocker, list[str]]:
+def stopped(runs: AllRuns) -> dict[Blocker, list[str]]:
     """Return {reason why runs were blocked: names of the configurations of these runs}."""
     return _blockers(runs, lambda outcome: outcome.kind is Kind.BLOCKED)
 
 
-def lacking(runs: Mapping[str, Runs]) -> dict[Blocker, list[str]]:
+def lacking(runs: AllRuns) -> dict[Blocker, list[str]]:
     """Return {missing package: configurations that lack it},
     for the packages whose absence blocked no run.
     """
@@ -150,39 +187,24 @@ def lacking(runs: Mapping[str, Runs]) -> dict[Blocker, list[str]]:
     return {blocker: configs for blocker, configs in blockers.items() if blocker.cause == "module"}
 
 
-def _blockers(
-    runs: Mapping[str, Runs], chosen: Callable[[Outcome], bool]
-) -> dict[Blocker, list[str]]:
-    configs_of_blockers: dict[Blocker, list[str]] = {}
+def _blockers(runs: AllRuns, chosen: Callable[[Outcome], bool]) -> dict[Blocker, list[str]]:
+    pairs: dict[tuple[str, Blocker], None] = {}
     for config, config_runs in runs.items():
-        for blocker in dict.fromkeys(
-            o.blocker for o in config_runs.outcomes if o.blocker and chosen(o)
-        ):
-            configs_of_blockers.setdefault(blocker, []).append(config)
-    return configs_of_blockers
+        for outcome in filter(chosen, config_runs.outcomes):
+            if outcome.blocker:
+                pairs[config, outcome.blocker] = None
+    return names_by_value(pairs)
 
 
 def reason(blocker: Blocker) -> str:
     """Return in words why the script was blocked."""
     about = blocker.about
-    return {
-        "module": f"the twins do not have the package of `import {about}`",
-        "file": f"there is no {'folder' if about.endswith('/') else 'file'} {about}",
-        "program": f"there is no program {about}",
-        "variable": (
-            f"it wants the environment variable {about}; set it in the script, as yours "
-            f"are not passed on"
-        ),
-        "readonly": f"it writes to {about}, and the copies of its files are read-only",
-        "syntax": f"the interpreter does not know this syntax: {about}",
-        "relative": "it imports from its own package, so it must be run as a module of it",
-        "listing": f"it looks for other files that match {about}, and there are none",
-        "stdin": "it asks for input, and there is none left on standard input",
-        "arguments": f"it wants arguments{f' ({about})' if about else ''}",
-        "gil": f"its own test ends it: {about}",
-        "version": f"its own test ends it: {about}",
-        "tests": f"pytest ran no test in it{f' ({about})' if about else ''}",
-    }.get(blocker.cause, about)
+    detail = f" ({about})" if about else ""
+    return REASONS.get(blocker.cause, "{about}").format(
+        about=about,
+        kind="folder" if about.endswith("/") else "file",
+        detail=detail,
+    )
 
 
 def remedy(
@@ -210,21 +232,34 @@ def remedy(
     if cause == "file":
         return _with_file(about, script, command)
     if cause == "listing":
-        folder = about.partition("/")[0]
-        near = folder not in ("", "~", "..") and not glob.has_magic(folder)
-        return (
-            _with_file(folder, script, command)
-            if near
-            else f"{command} --with FILE   # replace FILE"
-        )
-    if cause == "version" or (cause == "syntax" and series == SERIES[0] and NEWER.search(about)):
-        return of_series(SERIES[0] if series == SERIES[-1] else SERIES[-1], command)
+        return _with_folder(about.partition("/")[0], script, command)
+    if cause == "version" or (cause == "syntax" and NEWER.search(about)):
+        return _with_series(cause, series, command)
     if cause == "relative":
         return _as_module(script, walled, options)
     if cause == "gil":
-        configs = [config for config in running if config in CONFIGURATIONS]
-        return f"{command} --configs {','.join(configs)}" if configs else ""
+        return _with_configs(running, command)
     return _with_input(cause, script, command)
+
+
+def _with_series(cause: str, series: str, command: str) -> str:
+    """Return the shell command for twins of another series; "" if no series has newer syntax."""
+    if series != SERIES[-1]:
+        return of_series(SERIES[-1], command)
+    return of_series(SERIES[0], command) if cause == "version" else ""
+
+
+def _with_configs(running: Iterable[str], command: str) -> str:
+    """Return the shell command for the configurations that run; "" if none does."""
+    configs = ",".join(config for config in running if config in CONFIGURATIONS)
+    return f"{command} --configs {configs}" if configs else ""
+
+
+def _with_folder(folder: str, script: Script, command: str) -> str:
+    """Return a shell command for a script that lists a folder, whose name may be a pattern."""
+    if folder in ("", "~", "..") or glob.has_magic(folder):
+        return f"{command} --with FILE   # replace FILE"
+    return _with_file(folder, script, command)
 
 
 def _with_module(name: str, script: Script, command: str, walled: bool) -> str:
@@ -262,9 +297,14 @@ def _module_beside(name: str, script: Script) -> str | None:
     """Return the path of the module *name* beside the script,
     a file or a folder; None if it is not there.
     """
+    if not script.path:
+        return None
     folder = os.path.dirname(script.path)
-    paths = (os.path.join(folder, file) for file in (f"{name}.py", name))
-    return next((path for path in paths if os.path.exists(path)), None) if script.path else None
+    for file in (f"{name}.py", name):
+        path = os.path.join(folder, file)
+        if os.path.exists(path):
+            return path
+    return None
 
 
 def _with_file(name: str, script: Script, command: str) -> str:
@@ -276,17 +316,22 @@ def _with_file(name: str, script: Script, command: str) -> str:
             f"{command} --with {shell_path(path.name)}   # once the script opens it without "
             f"a folder"
         )
-    folder = str(PurePosixPath(script.path).parent) if script.path else "."
-    top = path.parts[0]
-    return f"{command} --with {shell_path(top if folder == '.' else f'{folder}/{top}')}"
+    top = PurePosixPath(script.path).parent / path.parts[0]
+    return f"{command} --with {shell_path(str(top))}"
 
 
 def _as_module(script: Script, walled: bool, options: Sequence[str]) -> str:
+    """Return a shell command that runs the script as a module of its package;
+    "" if it can have no name there.
+    """
     path = PurePosixPath(script.path)
-    folder, module = script.path, shlex.quote(script.module)
+    folder, module = script.path, script.module
     if path.suffix != ".zip":
-        package = path.parent.name or "PACKAGE"
-        if path.suffix != ".py" or not (package.isidentifier() and path.stem.isidentifier()):
+        folder = str(path.parent.parent)
+        module = f"{path.parent.name or 'PACKAGE'}.{path.stem}"
+        names_are_valid = all(map(str.isidentifier, module.split(".")))
+        if path.suffix != ".py" or not names_are_valid:
             return ""
-        folder, module = str(path.parent.parent), f"{package}.{path.stem}"
-    return " ".join([start(walled), shell_path(folder), "-m", module, *map(shlex.quote, options)])
+    words = [start(walled), shell_path(folder), "-m", shlex.quote(module)]
+    words += map(shlex.quote, options)
+    return " ".join(words)

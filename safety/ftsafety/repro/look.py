@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
-from ftsafety.repro.campaign import Runs
+from ftsafety.repro.campaign import AllRuns
 from ftsafety.repro.classify import UNSEEN
 from ftsafety.repro.outcome import Kind, Outcome
 
@@ -27,7 +28,7 @@ NOTICED = re.compile(r"([^:]*): ([\w.]+)(?:: .*?)?(?: at (\S+:\d+ in .+))?", re.
 Lines = tuple[str, ...]
 
 
-def observations(runs: Mapping[str, Runs]) -> list[str]:
+def observations(runs: AllRuns) -> list[str]:
     """Return all remarks on the runs, each as one sentence."""
     return [
         *_noticed(runs),
@@ -36,12 +37,7 @@ def observations(runs: Mapping[str, Runs]) -> list[str]:
     ]
 
 
-def sound(runs: Runs) -> list[Outcome]:
-    """Return the outcomes of the successful runs."""
-    return [outcome for outcome in runs.outcomes if outcome.kind is Kind.OK]
-
-
-def _noticed(runs: Mapping[str, Runs]) -> Iterator[str]:
+def _noticed(runs: AllRuns) -> Iterator[str]:
     """Yield each exception that did not count as a failure,
     with the number of runs that had it, by configuration.
 
@@ -56,15 +52,22 @@ def _noticed(runs: Mapping[str, Runs]) -> Iterator[str]:
             failures.update(signature[1:] for signature in outcome.signatures)
             for text in outcome.noticed:
                 first.setdefault(_kind(text), text)
-            counts.update((kind, config) for kind in set(map(_kind, outcome.noticed)))
+            for kind in set(map(_kind, outcome.noticed)):
+                counts[kind, config] += 1
     for kind, text in first.items():
         if kind[1:] not in failures:
-            where = ", ".join(
-                f"{counts[kind, config]} of {len(config_runs.outcomes)} runs of {config}"
-                for config, config_runs in runs.items()
-                if counts[kind, config]
-            )
-            yield f"{text} ({where})"
+            numbers = {config: counts[kind, config] for config in runs}
+            yield f"{text} ({_shares(numbers, runs)})"
+
+
+def _shares(numbers: Mapping[str, int], runs: AllRuns) -> str:
+    """Return numbers of runs in words. *numbers*: by configuration."""
+    words = []
+    for config, number in numbers.items():
+        if number:
+            total = len(runs[config].outcomes)
+            words.append(f"{number} of {total} runs of {config}")
+    return ", ".join(words)
 
 
 def _kind(text: str) -> tuple[str, str, str]:
@@ -72,43 +75,59 @@ def _kind(text: str) -> tuple[str, str, str]:
     without its message.
     """
     match = NOTICED.fullmatch(text)
-    return (match[1], match[2], match[3] or "") if match else (text, "", "")
+    if match is None:
+        return text, "", ""
+    return match[1], match[2], match[3] or ""
 
 
-def _output(
-    runs: Mapping[str, Runs], name: str, lines_of: Callable[[Outcome], Lines]
-) -> Iterator[str]:
+def _output(runs: AllRuns, name: str, lines_of: Callable[[Outcome], Lines]) -> Iterator[str]:
     """Yield sentences that say how an output differs between configurations or from run to run.
 
     *name*: the output's name in the sentences. *lines_of*: returns the output's lines for one run.
     """
-    outputs: dict[str, Counter[Lines]] = {}
-    for config, config_runs in runs.items():
-        if outcomes := sound(config_runs):
-            outputs[config] = Counter(map(lines_of, outcomes))
+    outputs = _outputs(runs, lines_of)
     if len(set().union(*outputs.values())) < 2:
         return
+    steady = _steady(outputs)
+    if not steady:
+        yield f"{name} differs from run to run in {', '.join(outputs)}."
+        return
+    usual = _most_common(Counter(steady.values()))
+    same = [config for config, lines in steady.items() if lines == usual]
+    everywhere = f"every run of {', '.join(same)}"
+    for config, counts in outputs.items():
+        different = counts.copy()
+        del different[usual]
+        if different:
+            other = _most_common(different)
+            yield (
+                f"{name} differs: {_line(other, usual)} in a run of {config}, "
+                f"{_line(usual, other)} in {everywhere}; {different.total()} of {counts.total()} "
+                f"runs of {config} printed something else."
+            )
+
+
+def _outputs(runs: AllRuns, lines_of: Callable[[Outcome], Lines]) -> dict[str, Counter[Lines]]:
+    """Return, by configuration with successful runs, the outputs of these and their numbers."""
+    outputs = {}
+    for config, config_runs in runs.items():
+        if successes := config_runs.of_kind(Kind.OK):
+            outputs[config] = Counter(map(lines_of, successes))
+    return outputs
+
+
+def _most_common(counts: Counter[Lines]) -> Lines:
+    ((lines, _),) = counts.most_common(1)
+    return lines
+
+
+def _steady(outputs: Mapping[str, Counter[Lines]]) -> dict[str, Lines]:
+    """Return, by configuration, the output that several runs had, and no other run."""
     steady = {}
     for config, counts in outputs.items():
         if len(counts) == 1 and counts.total() > 1:
-            steady[config] = next(iter(counts))
-    if not steady or len(steady) == len(outputs) == 1:
-        yield f"{name} differs from run to run in {', '.join(outputs)}."
-        return
-    usual = Counter(steady.values()).most_common(1)[0][0]
-    same = [config for config, lines in steady.items() if lines == usual]
-    for config, counts in outputs.items():
-        different = Counter({lines: number for lines, number in counts.items() if lines != usual})
-        if different:
-            other = different.most_common(1)[0][0]
-            more = (
-                f"{different.total()} of {counts.total()} runs of {config} printed something else"
-            )
-            a_run, every_run = (
-                f"{_line(other, usual)} in a run of {config}",
-                f"{_line(usual, other)} in every run",
-            )
-            yield f"{name} differs: {a_run}, {every_run} of {', '.join(same)}; {more}."
+            (steady[config],) = counts
+    return steady
 
 
 def _of_stdout(outcome: Outcome) -> Lines:
@@ -117,7 +136,8 @@ def _of_stdout(outcome: Outcome) -> Lines:
 
 def _of_stderr(outcome: Outcome) -> Lines:
     text = UNSEEN.sub("", outcome.stderr)  # in `noticed` already
-    return tuple(line for line in _lines(text) if line and not NO_NEWS.search(line))
+    lines = filter(None, _lines(text))
+    return tuple(itertools.filterfalse(NO_NEWS.search, lines))
 
 
 def _lines(text: str) -> Lines:
@@ -125,12 +145,18 @@ def _lines(text: str) -> Lines:
     addresses and times.
     """
     lines = VARYING.sub("...", text).splitlines()
-    return tuple(sorted(STATE.sub("...", line) if GIL.search(line) else line for line in lines))
+    return tuple(sorted(map(_without_state, lines)))
+
+
+def _without_state(line: str) -> str:
+    return STATE.sub("...", line) if GIL.search(line) else line
 
 
 def _line(lines: Lines, compared: Lines) -> str:
     """Return the first of *lines* that is not in *compared*, as Markdown code; "fewer lines" if
     there is none.
     """
-    first = next((line for line in lines if line not in compared), None)
-    return f"`{first[:100]}`" if first is not None else "fewer lines"
+    for line in lines:
+        if line not in compared:
+            return f"`{line[:100]}`"
+    return "fewer lines"

@@ -8,12 +8,10 @@ probability that any of these tests makes a wrong claim is at most 5%.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from ftsafety.repro.blocked import settled
-from ftsafety.repro.campaign import Runs, every_outcome
+from ftsafety.repro.campaign import AllRuns, every_outcome
 from ftsafety.repro.outcome import Kind, Outcome
-from ftsafety.repro.verdict import SIGNIFICANT, Pattern, judge, signatures_of
+from ftsafety.repro.verdict import SIGNIFICANT, SOUGHT, judge, signatures_of
 
 FIRST_LOOK = 5  # rounds
 INTERIM = 0.001
@@ -37,8 +35,10 @@ class EarlyStop:
     def __init__(self, repeat: int, every_run: bool = False):
         self.reason: str | None = None
         """The reason why the runs end early, in words; None if they go on."""
-        self._repeat, self._looks = repeat, [] if every_run else looks(repeat)
-        self._every_run = every_run
+        self._repeat, self._every_run = repeat, every_run
+        self._looks: list[int] = []
+        if not every_run:
+            self._looks = looks(repeat)
         self._round = 0
 
     @property
@@ -48,44 +48,51 @@ class EarlyStop:
         """
         return INTERIM if self.reason else SIGNIFICANT - INTERIM * len(self._looks)
 
-    def __call__(self, runs: Mapping[str, Runs], rounds: int) -> bool:
+    def __call__(self, runs: AllRuns, rounds: int) -> bool:
         """Return True if no further rounds are needed. *rounds*:
         the number of rounds that were made.
         """
         if not self._every_run and rounds < self._repeat:
-            nonempty = {
-                config: config_runs for config, config_runs in runs.items() if config_runs.outcomes
-            }
+            nonempty = _nonempty(runs)
             self.reason = self._reason(nonempty, rounds) if nonempty else None
         self._round = rounds
         return self.reason is not None
 
-    def _reason(self, runs: Mapping[str, Runs], rounds: int) -> str | None:
-        # Looks at few outcomes in each of thousands of rounds.
-        if rounds >= ENOUGH_HANGS and all(
-            _only_hangs(config_runs) for config_runs in runs.values()
-        ):
-            number = sum(len(config_runs.outcomes) for config_runs in runs.values())
-            return f"none of {number} runs ended in time"
-        if not any(self._round < look <= rounds for look in self._looks):
+    def _reason(self, runs: AllRuns, rounds: int) -> str | None:
+        if rounds >= ENOUGH_HANGS and _only_hangs(runs):
+            return f"none of {sum(1 for _ in every_outcome(runs))} runs ended in time"
+        if not self._has_test(rounds):
             return None
         runs = settled(runs)
         outcomes = list(every_outcome(runs))
         # If a part of the script runs, there may be a race in it that more runs find.
-        if all(_is_blocked_whole(outcome) for outcome in outcomes):
+        if all(map(_is_blocked_whole, outcomes)):
             return "no run got to the script's bug"
-        ends = set()
-        for outcome in outcomes:
-            ends.add((outcome.kind, frozenset(each[:2] for each in signatures_of(outcome))))
+        ends = set(map(_end, outcomes))
         if len(ends) == 1 and outcomes[0].kind.failed:
             return "all runs of all configurations ended alike"
-        if judge(runs, INTERIM).pattern in (Pattern.WITHOUT_GIL, Pattern.FREE_THREADED):
+        if judge(runs, INTERIM).pattern in SOUGHT:
             return f"the difference was significant (p < {INTERIM:g})"
         return None
 
+    def _has_test(self, rounds: int) -> bool:
+        """Return True if an interim test is due after *rounds*."""
+        return any(self._round < look <= rounds for look in self._looks)
 
-def _only_hangs(runs: Runs) -> bool:
-    return all(outcome.kind is Kind.HANG for outcome in runs.outcomes)
+
+def _nonempty(runs: AllRuns) -> AllRuns:
+    return {config: config_runs for config, config_runs in runs.items() if config_runs.outcomes}
+
+
+def _only_hangs(runs: AllRuns) -> bool:
+    # Looks at few outcomes in each of thousands of rounds.
+    return all(outcome.kind is Kind.HANG for outcome in every_outcome(runs))
+
+
+def _end(outcome: Outcome) -> tuple:
+    """Return how a run ended: equal for runs that ended alike, though at other places."""
+    names = {(signature.kind, signature.what) for signature in signatures_of(outcome)}
+    return outcome.kind, frozenset(names)
 
 
 def _is_blocked_whole(outcome: Outcome) -> bool:

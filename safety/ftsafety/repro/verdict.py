@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter, methodcaller
+from typing import NamedTuple
 
 from ftrun.configurations import CONFIGURATIONS
-from ftsafety.repro.campaign import Runs, every_outcome
+from ftsafety.repro.campaign import AllRuns, Runs
 from ftsafety.repro.outcome import SEVERITY, Kind, Outcome, Signature
 
 SIGNIFICANT = 0.05
@@ -44,8 +46,23 @@ _NAMED = {
     ("ft-gil", "ft"): Pattern.FREE_THREADED,
     ("gil", "ft-gil", "ft"): Pattern.EVERYWHERE,
 }
-# Of several signatures, the one whose pattern comes first makes the headline.
-_SOUGHT = (Pattern.WITHOUT_GIL, Pattern.FREE_THREADED)
+SOUGHT = (Pattern.WITHOUT_GIL, Pattern.FREE_THREADED)
+"""Of several signatures, the one whose pattern comes first makes the headline."""
+
+
+class Count(NamedTuple):
+    """Number of failures among runs of one or more configurations."""
+
+    failures: int
+    runs: int
+
+    @property
+    def successes(self) -> int:
+        return self.runs - self.failures
+
+    @property
+    def rate(self) -> float:
+        return self.failures / self.runs
 
 
 @dataclass(frozen=True)
@@ -58,8 +75,8 @@ class FailureCounts:
     """None for the group of all failures. A signature without a place stands
     for its failures at any place.
     """
-    seen: Mapping[str, tuple[int, int]]
-    """By configuration: (runs with this failure, runs that could show it).
+    counts: Mapping[str, Count]
+    """By configuration: the runs with this failure, among those that could show it.
     A crash hides milder failures.
     """
     pattern: Pattern = Pattern.OTHER
@@ -70,7 +87,33 @@ class FailureCounts:
 
     @property
     def failing(self) -> tuple[str, ...]:
-        return tuple(config for config, (number, _) in self.seen.items() if number)
+        """The configurations with this failure."""
+        return tuple(config for config, count in self.counts.items() if count.failures)
+
+    @property
+    def capable(self) -> tuple[str, ...]:
+        """The configurations with runs that could show this failure."""
+        return tuple(config for config, count in self.counts.items() if count.runs)
+
+    @property
+    def sound(self) -> tuple[str, ...]:
+        """The configurations in which runs could show this failure, and none did."""
+        failing = self.failing
+        return tuple(config for config in self.capable if config not in failing)
+
+    @property
+    def is_kind(self) -> bool:
+        """True for the failures of the same kind and name, at any place."""
+        return self.signature is not None and not self.signature.place
+
+    def is_certain(self, level: float) -> bool:
+        """Return True unless the failure is in some configurations only, and may be by chance."""
+        return self.p is None or self.p < level
+
+    def adds_to(self, other: FailureCounts) -> bool:
+        """Return True if this failure is in a configuration that *other* is not in."""
+        further = set(self.failing) - set(other.failing)
+        return bool(further) and self.counts != other.counts
 
 
 @dataclass(frozen=True)
@@ -93,11 +136,16 @@ class Verdict:
         return self.main.failing if self.main else ()
 
     @property
+    def judged_with_gil(self) -> tuple[str, ...]:
+        """The judged configurations in which the GIL is on."""
+        return tuple(config for config in self.judged if config != "ft")
+
+    @property
     def certain(self) -> bool:
         """True unless the failure `main` was seen in some configurations only,
         and this may be by chance.
         """
-        return self.main is None or self.main.p is None or self.main.p < self.level
+        return self.main is None or self.main.is_certain(self.level)
 
 
 def interval(failures: int, runs: int) -> tuple[float, float]:
@@ -116,18 +164,22 @@ def p_value(a: tuple[int, int], b: tuple[int, int]) -> float:
     """
     from scipy.stats import fisher_exact
 
-    return float(fisher_exact([[a[0], a[1] - a[0]], [b[0], b[1] - b[0]]]).pvalue)
+    rows = []
+    for failures, runs in (a, b):
+        rows.append([failures, runs - failures])
+    return float(fisher_exact(rows).pvalue)
 
 
-def total(counts: Mapping[str, tuple[int, int]], configs: Iterable[str]) -> tuple[int, int]:
-    """Return the sums of failures and of runs over *configs*.
-    *counts*: (failures, runs) by configuration.
-    """
-    chosen = [counts[config] for config in configs]
-    return sum(failures for failures, _ in chosen), sum(runs for _, runs in chosen)
+def total(counts: Mapping[str, Count], configs: Iterable[str]) -> Count:
+    """Return the sums of failures and of runs over *configs*. *counts*: by configuration."""
+    failures = runs = 0
+    for config in configs:
+        failures += counts[config].failures
+        runs += counts[config].runs
+    return Count(failures, runs)
 
 
-def judge(every: Mapping[str, Runs], level: float = SIGNIFICANT) -> Verdict:
+def judge(every: AllRuns, level: float = SIGNIFICANT) -> Verdict:
     """Return the verdict on the runs. Runs of interpreters
     that were given with `--interpreter` are ignored.
 
@@ -136,38 +188,54 @@ def judge(every: Mapping[str, Runs], level: float = SIGNIFICANT) -> Verdict:
         level: the significance level.
     """
     runs = {config: every[config] for config in CONFIGURATIONS if config in every}
-    judged = tuple(config for config, config_runs in runs.items() if config_runs.counted)
-    unknown = tuple(config for config, config_runs in runs.items() if _is_unknown(config_runs))
-    if not any(config_runs.failures for config_runs in runs.values()):
+    judged = _configs(runs, attrgetter("counted"))
+    unknown = _configs(runs, _is_unknown)
+    if not _configs(runs, attrgetter("failures")):
         return Verdict(_pattern_without_failures(runs, judged, unknown), judged, unknown)
-    groups = list(_groups(runs, judged))
-    tests = _number_of_tests(groups)
-    findings = []
-    for signature, group in groups:
-        finding = _finding(runs, judged, signature, group)
-        if finding.p is not None:
-            finding = replace(finding, p=min(1.0, finding.p * tests))
-        findings.append(_named(finding, level))
+    findings = _findings(runs, judged, level)
     main = _main(findings)
-    return Verdict(main.pattern, judged, unknown, main, _besides(findings, main), level)
+    besides = _besides(findings, main)
+    return Verdict(main.pattern, judged, unknown, main, besides, level)
+
+
+def _configs(runs: AllRuns, test: Callable[[Runs], object]) -> tuple[str, ...]:
+    """Return the configurations whose runs pass *test*."""
+    return tuple(config for config, config_runs in runs.items() if test(config_runs))
 
 
 def _is_unknown(runs: Runs) -> bool:
     """Return True if runs are missing, or if the few runs that count say nothing,
     since most do not.
     """
-    return bool(runs.missing) or 2 * runs.counted < len(runs.outcomes) or not runs.counted
+    if runs.missing or not runs.counted:
+        return True
+    return 2 * runs.counted < len(runs.outcomes)
 
 
-def _pattern_without_failures(runs: Mapping[str, Runs], judged: tuple, unknown: tuple) -> Pattern:
-    if not judged and any(outcome.kind is Kind.BLOCKED for outcome in every_outcome(runs)):
+def _pattern_without_failures(runs: AllRuns, judged: tuple, unknown: tuple) -> Pattern:
+    blocked = _configs(runs, methodcaller("of_kind", Kind.BLOCKED))
+    if blocked and not judged:
         return Pattern.NOT_BEGUN
     return Pattern.UNJUDGED if unknown else Pattern.NOT_REPRODUCED
 
 
+def _findings(runs: AllRuns, judged: Iterable[str], level: float) -> list[FailureCounts]:
+    """Return a finding for each group of failures, that of all failures first."""
+    groups = _groups(runs, judged)
+    # Groups that consist of the same runs are one test.
+    tests = len(set(map(frozenset, groups.values())))
+    findings = []
+    for signature, group in groups.items():
+        capable = _capable_kinds(signature)
+        counts = {config: _count(runs[config], group, capable) for config in judged}
+        finding = _tested(FailureCounts(signature, counts), tests)
+        findings.append(_named(finding, level))
+    return findings
+
+
 def _main(findings: list[FailureCounts]) -> FailureCounts:
     """Return the finding for the headline."""
-    for pattern in _SOUGHT:
+    for pattern in SOUGHT:
         for finding in findings:
             if finding.pattern is pattern:
                 return finding
@@ -176,14 +244,14 @@ def _main(findings: list[FailureCounts]) -> FailureCounts:
 
 def _besides(findings: list[FailureCounts], main: FailureCounts) -> tuple[FailureCounts, ...]:
     """Return the findings on kinds of failure that the report names in addition to *main*."""
-    kinds = [finding for finding in findings if finding.signature and not finding.signature.place]
-    if main.signature is None and main.pattern not in _SOUGHT and len(kinds) > 1:
+    kinds = [finding for finding in findings if finding.is_kind]
+    is_of_all = main.signature is None and main.pattern not in SOUGHT
+    if is_of_all and len(kinds) > 1:
         return tuple(kinds)
-    elsewhere = [finding for finding in kinds if set(finding.failing) - set(main.failing)]
-    return tuple(finding for finding in elsewhere if finding.seen != main.seen)
+    return tuple(finding for finding in kinds if finding.adds_to(main))
 
 
-_Group = dict[str, set[int]]  # numbers of runs by configuration
+_Group = set[tuple[str, int]]  # (configuration, number of the run)
 
 
 def signatures_of(outcome: Outcome) -> tuple[Signature, ...]:
@@ -199,78 +267,92 @@ def groups_of(outcome: Outcome) -> set[Signature]:
 
     For runs that did not fail, the set is empty.
     """
-    signatures = signatures_of(outcome)
-    return {*signatures, *(signature._replace(place="") for signature in signatures)}
+    groups = set()
+    for signature in signatures_of(outcome):
+        groups.add(signature)
+        groups.add(signature._replace(place=""))
+    return groups
 
 
-def _number_of_tests(groups: list[tuple[Signature | None, _Group]]) -> int:
-    """Return the number of groups. Groups that consist of the same runs are one test."""
-    tests = set()
-    for _, group in groups:
-        tests.add(frozenset((config, frozenset(numbers)) for config, numbers in group.items()))
-    return len(tests)
+def _groups(runs: AllRuns, judged: Iterable[str]) -> dict[Signature | None, _Group]:
+    """Return {signature: group} for each group of failures: the runs that had one of them.
 
-
-def _groups(
-    runs: Mapping[str, Runs], judged: Iterable[str]
-) -> Iterator[tuple[Signature | None, _Group]]:
-    """Yield (signature, group) for each group of failures.
-
-    A group is {configuration: numbers of the runs that had one of these failures}. First comes the
-    group of all failures (signature None), then signatures without a place, then those with a
-    place.
+    First comes the group of all failures (signature None), then signatures without a place, then
+    those with a place.
     """
-    groups: dict[Signature | None, _Group] = {None: {}}
+    groups: dict[Signature | None, _Group] = {None: set()}
     counts: Counter[Signature] = Counter()
     for config in judged:
         for number, outcome in enumerate(runs[config].outcomes):
+            run = config, number
             signatures = groups_of(outcome)
+            counts.update(signatures)
             for signature in signatures:
-                counts[signature] += 1
-                groups.setdefault(signature, {}).setdefault(config, set()).add(number)
+                groups.setdefault(signature, set()).add(run)
             if signatures:
-                groups[None].setdefault(config, set()).add(number)
+                groups[None].add(run)
+    chosen = (None, *_most_severe(counts), *_most_frequent_places(counts))
+    return {signature: groups[signature] for signature in chosen}
+
+
+def _most_severe(counts: Mapping[Signature, int]) -> list[Signature]:
+    """Return the signatures without a place, the most severe and then most frequent first."""
 
     def order(signature: Signature) -> tuple:
-        return -SEVERITY.index(Kind(signature.kind)), -counts[signature], signature
+        return -_severity(signature), -counts[signature], signature
 
-    severe = sorted(counts, key=order)
-    without = [signature for signature in severe if not signature.place][:MOST_GROUPS]
-    places = [signature for signature, _ in counts.most_common() if signature.place][:MOST_GROUPS]
-    for chosen in (None, *without, *places):
-        yield chosen, groups[chosen]
+    kinds = [signature for signature in counts if not signature.place]
+    return sorted(kinds, key=order)[:MOST_GROUPS]
 
 
-def _finding(
-    runs: Mapping[str, Runs], judged: Iterable[str], signature: Signature | None, group: _Group
-) -> FailureCounts:
-    """Return the finding for a group of failures. The caller then sets its `pattern`
-    and corrects its p-value.
+def _most_frequent_places(counts: Counter[Signature]) -> list[Signature]:
+    """Return the signatures with a place, the most frequent first."""
+    places = []
+    for signature, _ in counts.most_common():
+        if signature.place:
+            places.append(signature)
+    return places[:MOST_GROUPS]
+
+
+def _severity(signature: Signature) -> int:
+    return SEVERITY.index(Kind(signature.kind))
+
+
+def _count(runs: Runs, group: _Group, capable: Container[Kind]) -> Count:
+    """Count the runs in *group*, and those that are in it or of the kinds *capable*."""
+    failures = total_runs = 0
+    for number, outcome in enumerate(runs.outcomes):
+        failed = (runs.config, number) in group
+        failures += failed
+        total_runs += failed or outcome.kind in capable
+    return Count(failures, total_runs)
+
+
+def _capable_kinds(signature: Signature | None) -> tuple[Kind, ...]:
+    """Return the kinds of runs that could show the failure *signature*.
+
+    A run that ended with a more severe failure could not any more.
     """
-    # A run that ended with a more severe failure could not show this one any more.
-    milder = None if signature is None else SEVERITY[: SEVERITY.index(Kind(signature.kind)) + 1]
-    counts = {}
-    for config in judged:
-        numbers = group.get(config, set())
-        capable = 0
-        for number, outcome in enumerate(runs[config].outcomes):
-            if number in numbers or (outcome.kind.judged and _could_show(outcome, milder)):
-                capable += 1
-        counts[config] = (len(numbers), capable)
-    failing = [config for config, (number, _) in counts.items() if number]
-    sound = [config for config, (number, capable) in counts.items() if not number and capable]
-    p = p_value(total(counts, failing), total(counts, sound)) if sound else None
-    return FailureCounts(signature, counts, p=p)
+    failures = SEVERITY
+    if signature is not None:
+        failures = SEVERITY[: _severity(signature) + 1]
+    return (Kind.OK, Kind.OUTLASTED, *failures)
 
 
-def _could_show(outcome: Outcome, milder: tuple[Kind, ...] | None) -> bool:
-    return milder is None or not outcome.kind.failed or outcome.kind in milder
+def _tested(finding: FailureCounts, tests: int) -> FailureCounts:
+    """Return the finding with its p-value, corrected for the number of *tests*."""
+    sound = finding.sound
+    if not sound:
+        return finding
+    failing = total(finding.counts, finding.failing)
+    p = p_value(failing, total(finding.counts, sound))
+    return replace(finding, p=min(1.0, tests * p))
 
 
 def _named(finding: FailureCounts, level: float) -> FailureCounts:
     """Return the finding with its pattern."""
-    capable = {config for config, (_, runs) in finding.seen.items() if runs}
-    certain = finding.p is None or finding.p < level
-    if not certain or capable != set(CONFIGURATIONS):
+    everywhere = set(finding.capable) == set(CONFIGURATIONS)
+    if not everywhere or not finding.is_certain(level):
         return finding
-    return replace(finding, pattern=_NAMED.get(finding.failing, Pattern.OTHER))
+    pattern = _NAMED.get(finding.failing, Pattern.OTHER)
+    return replace(finding, pattern=pattern)

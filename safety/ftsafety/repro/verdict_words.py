@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ftrun.configurations import CONFIGURATIONS
 from ftsafety.repro.blocked import lacking, reason, stopped
-from ftsafety.repro.campaign import Runs, every_outcome
+from ftsafety.repro.campaign import AllRuns, Runs, every_outcome, names_by_value
 from ftsafety.repro.outcome import Kind, Signature
 from ftsafety.repro.verdict import FailureCounts, Pattern, Verdict, interval, p_value, total
 
@@ -29,14 +29,15 @@ def rate(failures: int, runs: int) -> str:
 
 def named(signature: Signature) -> str:
     """Return a signature in words: "SIGSEGV", "IndexError at bug.py:12 in f"."""
-    return signature.what + (f" at {signature.place}" if signature.place else "")
+    if not signature.place:
+        return signature.what
+    return f"{signature.what} at {signature.place}"
 
 
-def sentence(verdict: Verdict, runs: Mapping[str, Runs]) -> str:
+def sentence(verdict: Verdict, runs: AllRuns) -> str:
     """Return the verdict in one sentence."""
     if verdict.pattern is Pattern.NOT_BEGUN:
-        why = "; ".join(reason(blocker) for blocker in stopped(runs))
-        return f"Did not get to its bug: {why}."
+        return f"Did not get to its bug: {'; '.join(map(reason, stopped(runs)))}."
     if not verdict.judged:
         return f"Cannot be judged: no run could be counted ({_why_not(runs, runs)})."
     if verdict.pattern is Pattern.UNJUDGED:
@@ -44,22 +45,15 @@ def sentence(verdict: Verdict, runs: Mapping[str, Runs]) -> str:
         return f"Cannot be judged: no run failed, but {were} not run to the end ({why})."
     if verdict.main is None:
         return _not_reproduced(verdict, runs)
-    p = verdict.main.p
-    effects = _seen(verdict.main)
     if not verdict.certain:
-        always = all(
-            failures == number for failures, number in verdict.main.seen.values() if failures
-        )
-        rarely = "too few runs" if always else "too rarely"
-        return (
-            f"Fails, but {rarely} to tell where: {effects}; this difference may be chance "
-            f"(Fisher's exact test: p = {p:.2g}). Run more with --repeat."
-        )
-    test = "" if p is None else f" (Fisher's exact test: p = {p:.2g})"
-    return f"{_claim(verdict)}: {effects}{test}."
+        return _uncertain(verdict.main)
+    test = ""
+    if verdict.main.p is not None:
+        test = f" ({_fisher(verdict.main.p)})"
+    return f"{_claim(verdict)}: {_seen(verdict.main)}{test}."
 
 
-def _not_reproduced(verdict: Verdict, runs: Mapping[str, Runs]) -> str:
+def _not_reproduced(verdict: Verdict, runs: AllRuns) -> str:
     numbers = {runs[config].counted for config in verdict.judged}
     counts = " and ".join(sorted(map(str, numbers)))
     high = interval(0, min(numbers))[1]
@@ -67,14 +61,27 @@ def _not_reproduced(verdict: Verdict, runs: Mapping[str, Runs]) -> str:
     return f"Not reproduced in {counts} runs of each configuration; {surely}"
 
 
-def remarks(verdict: Verdict, runs: Mapping[str, Runs]) -> Iterator[str]:
+def _uncertain(finding: FailureCounts) -> str:
+    rarely = "too few runs"
+    for config in finding.failing:
+        if finding.counts[config].successes:
+            rarely = "too rarely"
+    return (
+        f"Fails, but {rarely} to tell where: {_seen(finding)}; this difference may be chance "
+        f"({_fisher(finding.p)}). Run more with --repeat."
+    )
+
+
+def _fisher(p: float | None) -> str:
+    return f"Fisher's exact test: p = {p:.2g}"
+
+
+def remarks(verdict: Verdict, runs: AllRuns) -> Iterator[str]:
     """Yield sentences that qualify the verdict: further failures, runs that are missing or do not
     count, and why.
     """
     for finding in verdict.besides:
-        assert finding.signature is not None
-        p = "" if finding.p is None else f" (p = {finding.p:.2g})"
-        yield f"Besides, {named(finding.signature)}{_where(finding, verdict)}: {_seen(finding)}{p}."
+        yield _besides(finding, verdict)
     yield from _missing(runs)
     for config, config_runs in runs.items():
         yield from _uncounted(config, config_runs)
@@ -86,49 +93,66 @@ def remarks(verdict: Verdict, runs: Mapping[str, Runs]) -> Iterator[str]:
             )
     for blocker, configs in lacking(runs).items():
         yield f"A part of it did not run in {', '.join(configs)}: {reason(blocker)}."
-    absent = [config for config in CONFIGURATIONS if config not in verdict.judged]
-    if verdict.judged and absent:
-        yield f"Nothing is known of {', '.join(absent)}."
+    if verdict.judged:
+        yield from _unknown(verdict)
     if verdict.failing == verdict.judged:
         yield from _more_often(verdict)
 
 
-def _missing(runs: Mapping[str, Runs]) -> Iterator[str]:
+def _besides(finding: FailureCounts, verdict: Verdict) -> str:
+    assert finding.signature is not None
+    p = ""
+    if finding.p is not None:
+        p = f" (p = {finding.p:.2g})"
+    name, where = named(finding.signature), _where(finding, verdict)
+    return f"Besides, {name}{where}: {_seen(finding)}{p}."
+
+
+def _missing(runs: AllRuns) -> Iterator[str]:
     """Yield a sentence for each reason why runs are missing."""
-    configs_of_reasons: dict[str, list[str]] = {}
-    for config, config_runs in runs.items():
-        if config_runs.missing:
-            configs_of_reasons.setdefault(config_runs.missing, []).append(config)
-    for why, configs in configs_of_reasons.items():
-        begun = any(runs[config].outcomes for config in configs)
-        yield f"{_were(configs)} not run{' to the end' if begun else ''}: {why}."
+    reasons = ((config, config_runs.missing) for config, config_runs in runs.items())
+    for why, configs in names_by_value(reasons).items():
+        if not why:
+            continue
+        to_the_end = ""
+        for config in configs:
+            if runs[config].outcomes:
+                to_the_end = " to the end"
+        yield f"{_were(configs)} not run{to_the_end}: {why}."
 
 
 def _uncounted(config: str, runs: Runs) -> Iterator[str]:
     """Yield a sentence for each reason why runs of *config* do not count."""
-    left_out = [outcome for outcome in runs.outcomes if not outcome.kind.judged]
-    blocked = {outcome.detail for outcome in left_out if outcome.kind is Kind.BLOCKED}
-    for detail, number in Counter(outcome.detail for outcome in left_out).items():
+    blocked = {outcome.detail for outcome in runs.of_kind(Kind.BLOCKED)}
+    for detail, number in Counter(runs.uncounted_details()).items():
         why = f": {detail}" if detail else ""
         count = "did not get to the bug" if detail in blocked else "do not count"
-        yield f"{number} of {len(runs.outcomes)} runs of {config} {count}{why}."
+        share = f"{number} of {len(runs.outcomes)}"
+        yield f"{share} runs of {config} {count}{why}."
 
 
-def _outlasted(config: str, limited: Runs, runs: Mapping[str, Runs]) -> Iterator[str]:
+def _outlasted(config: str, limited: Runs, runs: AllRuns) -> Iterator[str]:
     """Yield a sentence if runs of *config* had not failed at the time limit.
     *runs*: those of all configurations.
     """
-    spent = [outcome.seconds for outcome in limited.outcomes if outcome.kind is Kind.OUTLASTED]
-    if spent:
+    outlasted = limited.of_kind(Kind.OUTLASTED)
+    if outlasted:
+        limit = min(outcome.seconds for outcome in outlasted)
         failures = [outcome.seconds for outcome in every_outcome(runs) if outcome.kind.failed]
+        share = f"{len(outlasted)} of {len(limited.outcomes)}"
         yield (
-            f"{len(spent)} of {len(limited.outcomes)} runs of {config} had not failed within "
-            f"{min(spent):.0f} s, when the time limit ended them; the runs that failed did so "
-            f"within {max(failures):.2g} s."
+            f"{share} runs of {config} had not failed within {limit:.0f} s, when the time limit "
+            f"ended them; the runs that failed did so within {max(failures):.2g} s."
         )
 
 
-def others(runs: Mapping[str, Runs]) -> Iterator[str]:
+def _unknown(verdict: Verdict) -> Iterator[str]:
+    absent = [config for config in CONFIGURATIONS if config not in verdict.judged]
+    if absent:
+        yield f"Nothing is known of {', '.join(absent)}."
+
+
+def others(runs: AllRuns) -> Iterator[str]:
     """Yield a sentence on each interpreter that --interpreter names.
     The verdict leaves these interpreters out.
     """
@@ -141,16 +165,15 @@ def unpatched(descriptions: Mapping[str, dict], source: str) -> Iterator[str]:
     """Yield a sentence if the interpreters have fixes that official releases lack.
     *source*: the script's source.
     """
-    fixes = max(
-        description["interpreter"]["upstream_fixes"] for description in descriptions.values()
-    )
-    version = next(iter(descriptions.values()))["interpreter"]["version"]
+    interpreters = [description["interpreter"] for description in descriptions.values()]
+    fixes = max(interpreter["upstream_fixes"] for interpreter in interpreters)
+    version = interpreters[0]["version"]
     if fixes:
         # The header of a script of the gallery (repro/README.md).
-        header = re.search(
-            rf"^# Package: CPython\n# Fails: {re.escape(version)}$", source, re.MULTILINE
-        )
-        fails = "fails, as the script's header says" if header else "may fail"
+        header = rf"^# Package: CPython\n# Fails: {re.escape(version)}$"
+        fails = "may fail"
+        if re.search(header, source, re.MULTILINE):
+            fails = "fails, as the script's header says"
         yield (
             f"This CPython {version} has {fixes} upstream fixes (docs/interpreters.md). An "
             f"unpatched {version} {fails}: --interpreter PATH adds it."
@@ -159,62 +182,76 @@ def unpatched(descriptions: Mapping[str, dict], source: str) -> Iterator[str]:
 
 def _seen(finding: FailureCounts) -> str:
     effect = "failed" if finding.signature is None else "showed it"
-    counts = finding.seen.items()
-    return ", ".join(
-        f"{number} of {runs} runs {effect} in {config}" for config, (number, runs) in counts if runs
-    )
+    words = []
+    for config in finding.capable:
+        count = finding.counts[config]
+        share = f"{count.failures} of {count.runs}"
+        words.append(f"{share} runs {effect} in {config}")
+    return ", ".join(words)
 
 
 def _claim(verdict: Verdict) -> str:
     assert verdict.main is not None
-    signature = verdict.main.signature
-    subject = "Fails" if signature is None else named(signature)
+    subject = "Fails"
+    if verdict.main.signature is not None:
+        subject = named(verdict.main.signature)
     if verdict.pattern in _CLAIMS:
         return f"{subject} {_CLAIMS[verdict.pattern]}"
-    alone = " (no other configuration could be judged)" if len(verdict.judged) == 1 else ""
-    if alone and verdict.failing == ("ft",):
-        return f"{subject} without the GIL{alone}"
-    where = " and on ".join(CONFIGURATIONS[config].build for config in verdict.failing) + alone
-    return f"{subject} on {where}" + (
-        "" if verdict.failing == verdict.judged else ", and only there"
-    )
+    return f"{subject} {_conditions(verdict)}"
+
+
+def _conditions(verdict: Verdict) -> str:
+    """Return where the script fails, for patterns that have no name of their own."""
+    alone = ""
+    if len(verdict.judged) == 1:
+        alone = " (no other configuration could be judged)"
+        if verdict.failing == ("ft",):
+            return f"without the GIL{alone}"
+    builds = [CONFIGURATIONS[config].build for config in verdict.failing]
+    only_there = "" if verdict.failing == verdict.judged else ", and only there"
+    return f"on {' and on '.join(builds)}{alone}{only_there}"
 
 
 def _where(finding: FailureCounts, verdict: Verdict) -> str:
     if finding.failing == verdict.judged and len(verdict.judged) > 1:
         return " in every configuration"
-    return f" {_CLAIMS[finding.pattern]}" if finding.pattern in _CLAIMS else ""
+    if finding.pattern in _CLAIMS:
+        return f" {_CLAIMS[finding.pattern]}"
+    return ""
 
 
 def _more_often(verdict: Verdict) -> Iterator[str]:
     """Yield a sentence if the failure rates without and with the GIL differ significantly."""
     assert verdict.main is not None or not verdict.judged
-    configs = [config for config in verdict.judged if config != "ft"]
+    configs = verdict.judged_with_gil
     if verdict.main is None or "ft" not in verdict.judged or not configs:
         return
-    without, with_ = total(verdict.main.seen, ["ft"]), total(verdict.main.seen, configs)
+    counts = verdict.main.counts
+    without, with_ = counts["ft"], total(counts, configs)
     p = p_value(without, with_)
     if p < verdict.level:
-        more = without[0] / without[1] > with_[0] / with_[1]
-        yield (
-            f"It fails {'more' if more else 'less'} often without the GIL than with it (p = "
-            f"{p:.2g})."
-        )
+        more = "more" if without.rate > with_.rate else "less"
+        yield f"It fails {more} often without the GIL than with it (p = {p:.2g})."
 
 
 def _were(configs: Iterable[str]) -> str:
     names = list(configs)
-    return f"{', '.join(names)} {'was' if len(names) == 1 else 'were'}"
+    verb = "was" if len(names) == 1 else "were"
+    return f"{', '.join(names)} {verb}"
 
 
-def _why_not(runs: Mapping[str, Runs], configs: Iterable[str]) -> str:
+def _why_not(runs: AllRuns, configs: Iterable[str]) -> str:
     """Return the reasons why runs of these configurations are missing or do not count,
     each with its configurations.
     """
-    configs_of_reasons: dict[str, list[str]] = {}
-    for config in configs:
-        details = (outcome.detail for outcome in runs[config].outcomes if not outcome.kind.judged)
-        configs_of_reasons.setdefault(
-            runs[config].missing or next(details, "nothing was run"), []
-        ).append(config)
-    return "; ".join(f"{', '.join(names)}: {why}" for why, names in configs_of_reasons.items())
+    reasons = names_by_value((config, _why_missing(runs[config])) for config in configs)
+    words = []
+    for why, names in reasons.items():
+        words.append(f"{', '.join(names)}: {why}")
+    return "; ".join(words)
+
+
+def _why_missing(runs: Runs) -> str:
+    if runs.missing:
+        return runs.missing
+    return next(iter(runs.uncounted_details()), "nothing was run")
