@@ -10,6 +10,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from ftrun import gil
 from ftrun.escape import terminal
@@ -59,6 +60,29 @@ MOST_FRAMES = 3
 # Written by a child process, whose own exception the script does not see.
 CHILD_LACKS = re.compile(r"^ModuleNotFoundError: No module named '(\w+)'", re.MULTILINE)
 USAGE = re.compile(r"\s*(usage: .+)", re.IGNORECASE)
+# The messages of ftsafety.repro.runner.
+FORMS: tuple[dict[str, object], ...] = (
+    {"begin": bool, "gil": bool},
+    {
+        "end": bool,
+        "gil": bool,
+        "modules": [str],
+        "memory": int,
+        "raced": bool,
+        "asked": bool,
+        "idle": bool,
+        "unmatched": [str],
+    },
+    {
+        "exception": str,
+        "kind": str,
+        "place": str,
+        "cause": str,
+        "what": str,
+        "thread": (str, type(None)),
+    },
+    {"future": str},
+)
 # Causes for which an exit with status 0 is a blocked run, and not a success.
 GUARDS = ("gil", "version", "arguments", "tests")
 
@@ -86,16 +110,14 @@ def classify(ended: Ended, hidden: Sequence[str] = ()) -> Outcome:
     """Return the outcome of the process tree in which ftsafety.repro.runner ran a script.
     *hidden*: see `printable`.
     """
-    messages = _messages(ended, hidden)
-    begin, end = _first(messages, "begin"), _first(messages, "end")
-    raised = [line for line in messages if "exception" in line]
-    streams = (ended.stdout, ended.stderr, ended.stacks)
-    stdout, stderr, stacks = (printable(stream.text(), hidden) for stream in streams)
-    stacks = RUNNER.sub("", stacks)
-    failures = [line for line in raised if line["kind"] != "SystemExit"]
-    kind, detail = _kind(ended, begin, failures, stderr)
-    signatures = tuple(_signatures(kind, detail, raised, stacks, ended))
-    if begin and not begin["gil"] and (culprit := _gil_enabled(end, stderr)):
+    messages = Messages(ended, hidden)
+    end = messages.end
+    stdout = printable(ended.stdout.text(), hidden)
+    stderr = printable(ended.stderr.text(), hidden)
+    stacks = RUNNER.sub("", printable(ended.stacks.text(), hidden))
+    kind, detail = _kind(ended, messages, stderr)
+    signatures = tuple(_signatures(kind, detail, messages, stacks, ended))
+    if culprit := _gil_enabled(messages, stderr):
         if kind is not Kind.OK:
             culprit += f"; the run then came to: {kind} ({detail})"
         kind, detail = Kind.GIL, culprit
@@ -106,88 +128,133 @@ def classify(ended: Ended, hidden: Sequence[str] = ()) -> Outcome:
     noticed = [*_noticed(kind, messages, stderr), *_unmatched(end)]
     outcome.noticed = tuple(noticed[:MOST_NOTES])
     if end:
-        outcome.modules = tuple(name[:LONGEST_NAME] for name in end["modules"][:MOST_MODULES])
+        modules = end["modules"][:MOST_MODULES]
+        outcome.modules = tuple(name[:LONGEST_NAME] for name in modules)
         outcome.memory = max(ended.memory, end["memory"])
-    raced = end is None or end["raced"]
-    outcome.blocker = _lacking(kind, end) or _blocker(kind, raised, stderr, raced)
+    outcome.blocker = _lacking(kind, end) or _blocker(kind, messages, stderr)
     return outcome
 
 
-def _first(messages: list[dict], key: str) -> dict | None:
-    """Return the first message in which *key* is true."""
-    for message in messages:
-        if message.get(key):
+class Messages:
+    """The messages of ftsafety.repro.runner about a run.
+    Other lines in the pipe are skipped: the script can write them.
+    """
+
+    def __init__(self, ended: Ended, hidden: Sequence[str]):
+        self.begin: dict | None = None
+        self.end: dict | None = None
+        """The first and the last message; None if they did not come."""
+        self.raised: list[dict] = []
+        """Messages about exceptions, with those that ended the script on purpose (SystemExit)."""
+        self.futures: list[str] = []
+        """Exceptions of futures that the script never read, in words."""
+        for line in ended.status.text().splitlines():
+            message = _message(line, hidden)
+            if message is not None:
+                self._add(message)
+
+    def _add(self, message: dict) -> None:
+        if "exception" in message:
+            self.raised.append(message)
+        elif "future" in message:
+            self.futures.append(message["future"])
+        elif message.get("begin"):
+            self.begin = self.begin or message
+        elif message.get("end"):
+            self.end = self.end or message
+
+    @property
+    def failures(self) -> list[dict]:
+        """Messages about exceptions that are failures."""
+        return [message for message in self.raised if message["kind"] != "SystemExit"]
+
+    @property
+    def exit_at(self) -> str:
+        """The place where the script first ended itself; "" if it did not."""
+        for message in self.raised:
+            if message["kind"] == "SystemExit":
+                return message["place"]
+        return ""
+
+    @property
+    def raced(self) -> bool:
+        """False if the script surely never had threads."""
+        return self.end is None or self.end["raced"]
+
+
+def _gil_enabled(messages: Messages, stderr: str) -> str:
+    """Return in words what turned the GIL on; "" if it stayed off, or was on from the start."""
+    if messages.begin is None or messages.begin["gil"]:
+        return ""
+    if warned := gil.MESSAGE.search(stderr):
+        return f"importing {warned[1]} turned the GIL on"
+    if messages.end and messages.end["gil"]:
+        return "something turned the GIL on"
+    return ""
+
+
+def _message(line: str, hidden: Sequence[str]) -> dict | None:
+    """Return the message in a line of the pipe, with printable strings; None for other lines."""
+    with contextlib.suppress(ValueError):
+        value = decode(line)
+        if isinstance(value, dict) and _conforms_to_any(value):
+            message = {key: _shown(content, hidden) for key, content in value.items()}
+            patterns = message.get("unmatched", ())
+            message["unmatched"] = [_shown(pattern, hidden) for pattern in patterns]
             return message
     return None
 
 
-def _gil_enabled(end: dict | None, stderr: str) -> str:
-    """Return in words what turned the GIL on; "" if it stayed off.
-    *end*: the runner's last message.
-    """
-    if warned := gil.MESSAGE.search(stderr):
-        return f"importing {warned[1]} turned the GIL on"
-    return "something turned the GIL on" if end and end["gil"] else ""
+def _conforms_to_any(value: dict) -> bool:
+    return any(set(value) == set(form) and conforms(value, form) for form in FORMS)
 
 
-def _messages(ended: Ended, hidden: Sequence[str]) -> list[dict]:
-    """Return the messages of ftsafety.repro.runner. Other lines in the pipe are skipped: the script
-    can write them.
-    """
-    texts = dict.fromkeys(("exception", "kind", "place", "cause", "what"), str)
-    observations = {"raced": bool, "asked": bool, "idle": bool, "unmatched": [str]}
-    forms: tuple[dict[str, object], ...] = (
-        {"begin": bool, "gil": bool},
-        {"end": bool, "gil": bool, "modules": [str], "memory": int, **observations},
-        {**texts, "thread": (str, type(None))},
-        {"future": str},
-    )
-    messages = []
-    for line in ended.status.text().splitlines():
-        with contextlib.suppress(ValueError):
-            value = decode(line)
-            if isinstance(value, dict) and _conforms_to_any(value, forms):
-                message = {key: _shown(content, hidden) for key, content in value.items()}
-                if "unmatched" in value:
-                    message["unmatched"] = [
-                        _shown(pattern, hidden) for pattern in value["unmatched"]
-                    ]
-                messages.append(message)
-    return messages
-
-
-def _conforms_to_any(value: dict, forms: Sequence[dict[str, object]]) -> bool:
-    return any(set(value) == set(form) and conforms(value, form) for form in forms)
-
-
-def _shown(value: object, hidden: Sequence[str]) -> object:
+def _shown(value: object, hidden: Sequence[str]) -> Any:
     """Return a value of a message; a string is made printable, and cut."""
     if isinstance(value, str):
         return printable(value.encode(errors="backslashreplace"), hidden)[:1000]
     return value
 
 
-def _kind(ended: Ended, begin: dict | None, failures: list[dict], stderr: str) -> tuple[Kind, str]:
+def _kind(ended: Ended, messages: Messages, stderr: str) -> tuple[Kind, str]:
+    """Return how a run ended, and the detail in words."""
     if ended.limit:
         return Kind.LIMIT, ended.limit
     if ended.timed_out:
-        detail = COMPUTING if ended.computing else "did not end in time"
-        return Kind.HANG, detail + (" and ignored SIGTERM" if ended.ignored_sigterm else "")
-    if begin is None:
-        last = stderr.strip().splitlines()[-1:] or ["it wrote nothing"]
-        return Kind.ERROR, f"the interpreter did not reach the script: {last[0][:300]}"
+        return Kind.HANG, _hang(ended)
+    if messages.begin is None:
+        last = _last_line(stderr) or "it wrote nothing"
+        return Kind.ERROR, f"the interpreter did not reach the script: {last}"
+    failures = messages.failures
     if limit := _limit(ended, failures):
         return Kind.LIMIT, limit
     if ended.returncode < 0:
         return Kind.SIGNAL, signal_name(-ended.returncode)
     if failures:
-        first = failures[0]
-        return Kind.EXCEPTION, first["exception"] + (
-            f" in {first['thread']}" if first["thread"] else ""
-        )
+        return Kind.EXCEPTION, _failure(failures[0])
     if ended.returncode:
-        return Kind.WRONG, f"exit status {ended.returncode}"
+        return Kind.WRONG, _exit_status(ended)
     return Kind.OK, ""
+
+
+def _hang(ended: Ended) -> str:
+    detail = COMPUTING if ended.computing else "did not end in time"
+    if ended.ignored_sigterm:
+        detail += " and ignored SIGTERM"
+    return detail
+
+
+def _last_line(text: str) -> str:
+    return "".join(text.strip().splitlines()[-1:])[:300]
+
+
+def _failure(message: dict) -> str:
+    thread = message["thread"]
+    return f"{message['exception']} in {thread}" if thread else message["exception"]
+
+
+def _exit_status(ended: Ended) -> str:
+    return f"exit status {ended.returncode}"
 
 
 def _limit(ended: Ended, failures: list[dict]) -> str | None:
@@ -199,50 +266,62 @@ def _limit(ended: Ended, failures: list[dict]) -> str | None:
             "the kernel killed it for want of memory: the machine's, or the container's "
             "(mem_limit in compose.yaml)"
         )
-    end = failures[0]["exception"] if failures else ""
+    end = ""
     if ended.returncode < 0:
         end = signal_name(-ended.returncode)
-    return next((words for pattern, words in OF_THE_KERNEL if pattern.search(end)), None)
+    elif failures:
+        end = failures[0]["exception"]
+    for pattern, words in OF_THE_KERNEL:
+        if pattern.search(end):
+            return words
+    return None
 
 
 def _signatures(
-    kind: Kind, detail: str, raised: list[dict], stacks: str, ended: Ended
+    kind: Kind, detail: str, messages: Messages, stacks: str, ended: Ended
 ) -> Iterator[Signature]:
     """Yield the signature of the signal, hang or exit that ended a run,
     then the signatures of its exceptions.
     """
-    exits = [message["place"] for message in raised if message["kind"] == "SystemExit"]
-    exit_at = exits[0] if exits else ""
+    exit_at = messages.exit_at
     if kind is Kind.SIGNAL:
-        yield Signature(kind, detail, " < ".join(_frames(stacks, "Current thread")[:MOST_FRAMES]))
+        yield Signature(kind, detail, _place_of_signal(stacks))
     elif kind is Kind.HANG:
-        innermost: list[str] = []
-        for match in THREAD.finditer(stacks):
-            innermost += _frames(match[0])[:1]
         name = COMPUTING if ended.computing else "hang"
-        yield Signature(kind, name, "; ".join(dict.fromkeys(innermost[:MOST_FRAMES])))
+        yield Signature(kind, name, _place_of_hang(stacks))
     elif kind is Kind.WRONG:
         yield Signature(kind, detail, exit_at)
     exceptions: dict[Signature, None] = {}
-    for message in raised:
-        if message["kind"] != "SystemExit":
-            exceptions[Signature(Kind.EXCEPTION, message["kind"], message["place"])] = None
+    for message in messages.failures:
+        exceptions[Signature(Kind.EXCEPTION, message["kind"], message["place"])] = None
     yield from list(exceptions)[: MOST_NOTES - 2]
     if kind is Kind.EXCEPTION and ended.returncode and exit_at:  # the exception was a thread's
-        yield Signature(Kind.WRONG, f"exit status {ended.returncode}", exit_at)
+        yield Signature(Kind.WRONG, _exit_status(ended), exit_at)
 
 
-def _frames(stacks: str, which: str = "") -> list[str]:
-    """Return the frames of the first thread in *stacks* whose heading starts with *which*.
+def _place_of_signal(stacks: str) -> str:
+    """Return the innermost frames of the thread that the signal ended."""
+    for heading, frames in THREAD.findall(stacks):
+        if heading == "Current thread":
+            return " < ".join(_frames(frames)[:MOST_FRAMES])
+    return ""
 
-    Frames of the import system are left out.
-    """
-    thread = next((match[2] for match in THREAD.finditer(stacks) if match[1].startswith(which)), "")
-    return [
-        f"{os.path.basename(name)}:{line} in {function}"
-        for name, line, function in FRAME.findall(thread)
-        if name[:8] != "<frozen "
-    ]
+
+def _place_of_hang(stacks: str) -> str:
+    """Return the innermost frame of each of the first threads."""
+    innermost: list[str] = []
+    for _, frames in THREAD.findall(stacks):
+        innermost += _frames(frames)[:1]
+    return "; ".join(dict.fromkeys(innermost[:MOST_FRAMES]))
+
+
+def _frames(stack: str) -> list[str]:
+    """Return the frames of a thread, without those of the import system."""
+    frames = []
+    for name, line, function in FRAME.findall(stack):
+        if not name.startswith("<frozen "):
+            frames.append(f"{os.path.basename(name)}:{line} in {function}")
+    return frames
 
 
 def _lacking(kind: Kind, end: dict | None) -> Blocker | None:
@@ -255,28 +334,33 @@ def _lacking(kind: Kind, end: dict | None) -> Blocker | None:
         return None
     if end["asked"] and not end["raced"]:
         return Blocker("stdin", "", "script")
-    return (
-        Blocker("listing", end["unmatched"][0], "script")
-        if end["idle"] and end["unmatched"]
-        else None
-    )
+    if end["idle"] and end["unmatched"]:
+        return Blocker("listing", end["unmatched"][0], "script")
+    return None
 
 
-def _blocker(kind: Kind, raised: list[dict], stderr: str, raced: bool) -> Blocker | None:
-    """Return why a run may have been blocked. *raced*: it had threads."""
-    first = raised[0] if raised else None
-    if kind is Kind.EXCEPTION and first and first["kind"] == "CalledProcessError":
-        return _child_lacks(stderr)
+def _blocker(kind: Kind, messages: Messages, stderr: str) -> Blocker | None:
+    """Return why a run may have been blocked."""
     if kind not in (Kind.OK, Kind.WRONG, Kind.EXCEPTION):
         return None
-    if not first or not first["cause"]:
-        return _usage(stderr) if kind is Kind.WRONG and not raced else None
-    cause, detail = first["cause"], first["what"]
+    first = messages.raised[0] if messages.raised else None
+    if first and kind is Kind.EXCEPTION and first["kind"] == "CalledProcessError":
+        return _child_lacks(stderr)
+    if first and first["cause"]:
+        return _cause(kind, first, stderr)
+    if kind is Kind.WRONG and not messages.raced:
+        return _usage(stderr)
+    return None
+
+
+def _cause(kind: Kind, message: dict, stderr: str) -> Blocker | None:
+    """Return the cause that the runner tells of an exception."""
+    cause, detail = message["cause"], message["what"]
     if kind is Kind.OK and cause not in GUARDS:
         return None
     if cause == "arguments" and not detail:  # a parser's message
-        detail = "".join(stderr.strip().splitlines()[-1:])[:300]
-    return Blocker(cause, detail, "part" if first["thread"] else "script")
+        detail = _last_line(stderr)
+    return Blocker(cause, detail, "part" if message["thread"] else "script")
 
 
 def _child_lacks(stderr: str) -> Blocker | None:
@@ -295,23 +379,26 @@ def _usage(stderr: str) -> Blocker | None:
     return Blocker("arguments", usage[1][:300], "script") if usage else None
 
 
-def _noticed(kind: Kind, messages: list[dict], stderr: str) -> Iterator[str]:
-    """Yield the exceptions that do not count as failures,
+def _noticed(kind: Kind, messages: Messages, stderr: str) -> list[str]:
+    """Return the exceptions that do not count as failures,
     such as one in a destructor, each only once.
     """
-    exceptions = [
-        f"an exception of a future that nothing asked for: {message['future']}"
-        for message in messages
-        if "future" in message
-    ]
-    for match in UNSEEN.finditer(stderr):
-        if not (kind is Kind.EXCEPTION and match[1] == "Exception in thread"):
-            # that is the failure
-            exceptions.append(f"{match[1]}: {match[2]}" if match[2] else match[1])
+    exceptions = []
+    for future in messages.futures:
+        exceptions.append(f"an exception of a future that nothing asked for: {future}")
+    exceptions += _uncaught(kind, stderr)
     # If threads print at once, messages may be cut.
     # A cut message is dropped if the whole one is there too.
     whole = {text.partition(":")[0] for text in exceptions if ":" in text}
-    yield from [text for text in dict.fromkeys(exceptions) if text not in whole][:MOST_NOTES]
+    return [text for text in dict.fromkeys(exceptions) if text not in whole][:MOST_NOTES]
+
+
+def _uncaught(kind: Kind, stderr: str) -> Iterator[str]:
+    """Yield the exceptions in Python's messages about those that no code caught."""
+    for start, exception in UNSEEN.findall(stderr):
+        if kind is Kind.EXCEPTION and start == "Exception in thread":
+            continue  # that is the failure
+        yield f"{start}: {exception}" if exception else start
 
 
 def _unmatched(end: dict | None) -> Iterator[str]:
@@ -319,23 +406,18 @@ def _unmatched(end: dict | None) -> Iterator[str]:
 
     *end*: the runner's last message.
     """
-    for pattern in end["unmatched"] if end and not end["idle"] else ():
+    if end is None or end["idle"]:
+        return
+    for pattern in end["unmatched"]:
         yield f"no file matched {pattern}: --with puts files beside the script"
 
 
-def _notes(ended: Ended):
+def _notes(ended: Ended) -> Iterator[str]:
     if ended.left_behind:
         yield f"left {ended.left_behind} processes behind, which were killed"
     if ended.unkillable:
         yield f"{ended.unkillable} processes could not be killed"
-    dropped = (
-        ended.stdout.total
-        + ended.stderr.total
-        - len(ended.stdout.text())
-        - len(ended.stderr.text())
-    )
-    if dropped > 0:
-        yield (
-            f"of {ended.stdout.total + ended.stderr.total} bytes of output only the "
-            f"beginning and the end were kept"
-        )
+    written = ended.stdout.total + ended.stderr.total
+    kept = len(ended.stdout.text()) + len(ended.stderr.text())
+    if written > kept:
+        yield f"of {written} bytes of output only the beginning and the end were kept"

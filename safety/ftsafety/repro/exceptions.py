@@ -24,11 +24,18 @@ WORDS = frozenset(
     "len map str tuple".split()
 )
 PARSERS = ("argparse.py", "optparse.py", "getopt.py", "/click/", "/typer/", "/docopt")
+# Messages of Python that tell a cause.
+MESSAGES = (
+    (ImportError, "attempted relative import", "relative"),
+    (EOFError, "EOF when reading a line", "stdin"),
+)
 NO_CAUSE = "", ""
 
 
 def ours(filename: str) -> bool:
-    return os.path.dirname(filename) == os.path.dirname(__file__) or filename == "<frozen runpy>"
+    if filename == "<frozen runpy>":
+        return True
+    return os.path.dirname(filename) == os.path.dirname(__file__)
 
 
 def own(filename, folder: str) -> bool:
@@ -63,12 +70,19 @@ def place_of(error, folder: str) -> str:
     else of the innermost frame.
     """
     frames = frames_of(error)
-    inside = [frame for frame in frames if own(frame[0], folder)] or frames
+    inside = inside_of(frames, folder) or frames
     if not inside:
         return ""
     name, line, function = inside[-1]
-    short = os.path.relpath(name, folder) if own(name, folder) else os.path.basename(name)
+    short = os.path.basename(name)
+    if own(name, folder):
+        short = os.path.relpath(name, folder)
     return f"{short}:{line} in {function}"
+
+
+def inside_of(frames: list, folder: str) -> list:
+    """Return those of *frames* (see frames_of) whose file is in *folder*."""
+    return [frame for frame in frames if own(frame[0], folder)]
 
 
 def cause_of(error, folder: str, raced: bool) -> tuple:
@@ -78,35 +92,43 @@ def cause_of(error, folder: str, raced: bool) -> tuple:
     *raced*: True if the script had started a thread or forked before *error*.
     """
     with contextlib.suppress(Exception):  # attributes and str() of an exception may raise anything
-        return (
-            _missing(error, folder)
-            or _missing_file(error, folder, raced)
-            or (NO_CAUSE if raced else _before_threads(error, folder))
-        )
+        cause = _missing(error, folder, raced)
+        if cause is None and not raced:
+            cause = _before_threads(error, folder) or _guard(error, folder)
+        return cause or NO_CAUSE
     return NO_CAUSE
 
 
-def _missing(error, folder: str) -> tuple | None:
+def _missing(error, folder: str, raced: bool) -> tuple | None:
     """Return (cause, detail) if *error* says that a package,
-    program or syntax is not available; else None.
+    program, file or syntax is not available; else None.
     """
     if isinstance(error, ModuleNotFoundError) and error.name:
-        missing = error.name.partition(".")[0]
-        if missing not in sys.modules and importlib.machinery.PathFinder.find_spec(missing) is None:
-            return "module", missing
+        return _missing_module(error.name.partition(".")[0])
     if isinstance(error, FileNotFoundError) and error.filename is not None:
-        return _missing_program(error)
+        return _missing_program(error) or _missing_file(error, folder, raced)
     if isinstance(error, SyntaxError) and error.filename and own(error.filename, folder):
-        where = f"{os.path.relpath(error.filename, folder)}, line {error.lineno}"
-        return "syntax", f"{where}: {(error.text or '').strip()[:100]}"
+        file = os.path.relpath(error.filename, folder)
+        text = (error.text or "").strip()
+        return "syntax", f"{file}, line {error.lineno}: {text[:100]}"
     return None
+
+
+def _missing_module(name: str) -> tuple | None:
+    find = importlib.machinery.PathFinder.find_spec
+    if name in sys.modules or find(name) is not None:
+        return None
+    return "module", name
 
 
 def _missing_program(error) -> tuple | None:
     name, frames = os.fsdecode(error.filename), frames_of(error)
-    if frames and os.path.basename(frames[-1][0]) == "subprocess.py" and os.sep not in name:
-        return "program", name
-    return None
+    if not frames or os.sep in name:
+        return None
+    innermost, _, _ = frames[-1]
+    if os.path.basename(innermost) != "subprocess.py":
+        return None
+    return "program", name
 
 
 def _missing_file(error, folder: str, raced: bool) -> tuple | None:
@@ -116,18 +138,16 @@ def _missing_file(error, folder: str, raced: bool) -> tuple | None:
     If *raced*, threads may have deleted files. Then only a missing folder counts, and the path is
     that of the folder.
     """
-    if not (isinstance(error, FileNotFoundError) and error.filename is not None):
+    path = os.path.abspath(os.fsdecode(error.filename))
+    if os.path.exists(path) or not shown(path, folder):
         return None
-    path, end = os.path.abspath(os.fsdecode(error.filename)), ""
-    if (
-        os.path.exists(path)
-        or not shown(path, folder)
-        or (raced and os.path.exists(os.path.dirname(path)))
-    ):
-        return None
-    while raced and not os.path.exists(os.path.dirname(path)):
-        path, end = os.path.dirname(path), "/"
-    return "file", shown(path, folder) + end
+    if not raced:
+        return "file", shown(path, folder)
+    missing = ""
+    while not os.path.exists(os.path.dirname(path)):
+        path = os.path.dirname(path)
+        missing = shown(path, folder) + "/"
+    return ("file", missing) if missing else None
 
 
 def shown(path: str, folder: str) -> str:
@@ -141,38 +161,58 @@ def shown(path: str, folder: str) -> str:
         return ""
     if own(path, scratch + "/home"):
         return "~" + path.removeprefix(scratch + "/home")
-    return os.path.relpath(path, folder) if own(path, scratch) else path
+    if own(path, scratch):
+        return os.path.relpath(path, folder)
+    return path
 
 
-def _before_threads(error, folder: str) -> tuple:
-    if isinstance(error, ImportError) and "attempted relative import" in str(error):
-        return "relative", ""
-    if isinstance(error, EOFError) and "EOF when reading a line" in str(error):
-        return "stdin", ""
-    if isinstance(error, PermissionError) and own(
-        path := os.path.abspath(os.fsdecode(error.filename)), folder
-    ):
-        return "readonly", os.path.relpath(path, folder)
-    frames = frames_of(error)
-    place = frames[-1][0]
-    if (
-        isinstance(error, KeyError)
-        and place in ("<frozen os>", os.__file__)
-        and error.args[0] not in os.environ
-    ):
-        return "variable", error.args[0]
-    if is_usage(error) and any(parser in place for parser in PARSERS):
+def _before_threads(error, folder: str) -> tuple | None:
+    for kind, words, cause in MESSAGES:
+        if isinstance(error, kind) and words in str(error):
+            return cause, ""
+    if isinstance(error, PermissionError):
+        return _read_only(os.path.abspath(os.fsdecode(error.filename)), folder)
+    place = frames_of(error)[-1][0]
+    if isinstance(error, KeyError) and place in ("<frozen os>", os.__file__):
+        return _missing_variable(error.args[0])
+    if is_usage(error) and is_parser(place):
         return "arguments", ""
-    # The script ended itself, or a function did that it calls to check if it can run.
-    inside = [(name, line) for name, line, _ in frames if own(name, folder)]
-    return guard_of(*inside[-1], error) if inside else NO_CAUSE
+    return None
+
+
+def _read_only(path: str, folder: str) -> tuple | None:
+    if not own(path, folder):
+        return None
+    return "readonly", os.path.relpath(path, folder)
+
+
+def _missing_variable(name) -> tuple | None:
+    return None if name in os.environ else ("variable", name)
+
+
+def _guard(error, folder: str) -> tuple | None:
+    """Return (cause, source of the test) if the script ended itself,
+    or a function did that it calls to check if it can run; else None.
+    """
+    inside = inside_of(frames_of(error), folder)
+    if not inside:
+        return None
+    name, line, _ = inside[-1]
+    return guard_of(name, line, error)
+
+
+def is_parser(filename: str) -> bool:
+    """True if the file *filename* parses arguments."""
+    return any(parser in filename for parser in PARSERS)
 
 
 def is_usage(error) -> bool:
     """True if a parser of arguments may have raised *error*.
     click exits with other numbers if a command fails.
     """
-    return isinstance(error, SystemExit) and (error.code == 2 or isinstance(error.code, str))
+    if not isinstance(error, SystemExit):
+        return False
+    return error.code == 2 or isinstance(error.code, str)
 
 
 def guard_of(path: str, line: int, error) -> tuple:
@@ -184,23 +224,44 @@ def guard_of(path: str, line: int, error) -> tuple:
     asks for the GIL: it may show the bug.
     """
     with open(path, "rb") as file:
-        nodes = list(ast.walk(ast.parse(file.read())))
+        tree = ast.parse(file.read())
+    nodes = list(ast.walk(tree))
     facts = probes(nodes)
     for node in nodes:
-        if not (getattr(node, "lineno", line + 1) <= line <= getattr(node, "end_lineno", line - 1)):
+        if not is_at(node, line):
             continue
-        if isinstance(node, ast.Assert) or (
-            isinstance(node, ast.If) and ends(node, line, error, facts)
-        ):
-            text = source_of(node.test, facts)
-        elif isinstance(node, ast.stmt) and not hasattr(node, "body") and wants(node, error, facts):
-            return "arguments", ast.unparse(node)[:100]
-        else:
-            continue
-        for cause, pattern in GUARDS.items():
-            if re.search(pattern, text):
+        if is_guard(node, line, error, facts):
+            cause = subject_of(source_of(node.test, facts))
+            if cause:
                 return cause, ast.unparse(node.test)[:100]
+        elif is_simple(node) and wants(node, error, facts):
+            return "arguments", ast.unparse(node)[:100]
     return NO_CAUSE
+
+
+def is_at(node, line: int) -> bool:
+    """True if *line* is one of the lines of *node*."""
+    return hasattr(node, "lineno") and node.lineno <= line <= node.end_lineno
+
+
+def is_simple(node) -> bool:
+    """True for a statement that holds no other statements."""
+    return isinstance(node, ast.stmt) and not hasattr(node, "body")
+
+
+def is_guard(node, line: int, error, facts) -> bool:
+    """True if *node* is a test that raised *error* at *line* on purpose."""
+    if isinstance(node, ast.If):
+        return ends(node, line, error, facts)
+    return isinstance(node, ast.Assert)
+
+
+def subject_of(text: str) -> str:
+    """Return the cause in GUARDS that the source *text* asks for; "" if it asks for none."""
+    for cause, pattern in GUARDS.items():
+        if re.search(pattern, text):
+            return cause
+    return ""
 
 
 def probes(nodes: list) -> dict:
@@ -210,35 +271,46 @@ def probes(nodes: list) -> dict:
     For example, ``free_threaded = not sys._is_gil_enabled()``
     or a function that returns this expression.
     """
-    bound = [
-        getattr(node, "arg", None) or getattr(node, "id", "") for node in nodes if not loads(node)
-    ]
+    bound = list(map(bound_name, nodes))
     facts: dict = {}
     for node in nodes:
-        value = getattr(node, "value", node)
         name = name_of(node)
-        text = source_of(value, facts) if name else ""
-        fact = any(re.search(pattern, text) for pattern in GUARDS.values())
-        if (
-            text
-            and bound.count(name) < 2
-            and (fact or isinstance(value, (ast.Constant, ast.Tuple)))
-        ):
+        if not name or bound.count(name) > 1:
+            continue
+        value = getattr(node, "value", node)
+        text = source_of(value, facts)
+        constant = isinstance(value, (ast.Constant, ast.Tuple))
+        if text and (constant or subject_of(text)):
             facts[name] = text
     return facts
 
 
 def name_of(node) -> str:
     """Return the name that the assignment or function *node* binds; "" for other nodes."""
-    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-        return node.targets[0].id
+    if isinstance(node, ast.Assign):
+        return assigned_name(node.targets[0])
     return node.name if isinstance(node, ast.FunctionDef) else ""
 
 
-def loads(node) -> bool:
-    return not isinstance(node, ast.arg) and not (
-        isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    )
+def bound_name(node) -> str:
+    """Return the name of the variable or parameter that *node* itself binds; "" for other nodes."""
+    return node.arg if isinstance(node, ast.arg) else assigned_name(node)
+
+
+def assigned_name(node) -> str:
+    """Return the name of the variable that *node* itself binds; "" for other nodes."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return node.id
+    return ""
+
+
+def used_name(node) -> str:
+    """Return the name or attribute that *node* itself reads or deletes; "" for other nodes."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store):
+        return node.id
+    return ""
 
 
 def source_of(tree, facts) -> str:
@@ -249,13 +321,12 @@ def source_of(tree, facts) -> str:
     in *facts* nor bound in *tree* itself.
     """
     nodes = list(ast.walk(tree))
-    used = {
-        getattr(node, "attr", None) or getattr(node, "id", "") for node in nodes if loads(node)
-    } - {""}
-    bound = {node.id for node in nodes if isinstance(node, ast.Name) and not loads(node)}
+    used = set(map(used_name, nodes)) - {""}
+    bound = set(map(assigned_name, nodes))
     if used - bound - WORDS - set(facts):
         return ""
-    return " ".join([ast.unparse(tree), *(facts[name] for name in used if name in facts)])
+    sources = [facts[name] for name in used if name in facts]
+    return " ".join([ast.unparse(tree), *sources])
 
 
 def ends(node, line: int, error, facts) -> bool:
@@ -264,16 +335,19 @@ def ends(node, line: int, error, facts) -> bool:
     The statement at *line* must be directly in a branch of the `if` statement *node*.
     """
     for statement in [*node.body, *node.orelse]:
-        if statement.lineno <= line <= statement.end_lineno:
-            call = (
-                isinstance(error, SystemExit)
-                and isinstance(statement, ast.Expr)
-                and isinstance(statement.value, ast.Call)
-            )
-            return isinstance(statement, ast.Raise) or (
-                call and all(source_of(part, facts) for part in statement.value.args)
-            )
+        if is_at(statement, line):
+            if isinstance(statement, ast.Raise):
+                return True
+            return isinstance(error, SystemExit) and is_plain_call(statement, facts)
     return False
+
+
+def is_plain_call(statement, facts) -> bool:
+    """True for a call whose arguments depend on *facts* alone."""
+    call = getattr(statement, "value", None)
+    if not isinstance(statement, ast.Expr) or not isinstance(call, ast.Call):
+        return False
+    return all(source_of(part, facts) for part in call.args)
 
 
 def wants(node, error, facts) -> bool:
@@ -282,8 +356,16 @@ def wants(node, error, facts) -> bool:
     """
     if isinstance(error, ValueError):
         return "argv" in source_of(node, facts)
-    missing = any(
-        int(number) >= len(sys.argv) for number in re.findall(r"\bargv\[(\d+)\]", ast.unparse(node))
-    )
-    default = any(isinstance(child, (ast.IfExp, ast.BoolOp)) for child in ast.walk(node))
-    return isinstance(error, IndexError) and missing and not default
+    if not isinstance(error, IndexError) or has_default(node):
+        return False
+    numbers = re.findall(r"\bargv\[(\d+)\]", ast.unparse(node))
+    largest = max(map(int, numbers), default=-1)
+    return largest >= len(sys.argv)
+
+
+def has_default(node) -> bool:
+    """True if *node* holds an alternative, such as ``int(argv[1]) if argv[1:] else 8``."""
+    for child in ast.walk(node):
+        if isinstance(child, (ast.IfExp, ast.BoolOp)):
+            return True
+    return False

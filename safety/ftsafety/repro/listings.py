@@ -29,13 +29,13 @@ class Listings:
     Args:
         sender: the runner's Sender, which knows the script's folder, and whether it has started a
             thread or forked.
-        shown: ftsafety.repro.exceptions.shown.
+        name_of: ftsafety.repro.exceptions.shown.
     """
 
-    def __init__(self, script: str, sender, shown):
+    def __init__(self, script: str, sender, name_of):
         self.unmatched: dict = {}
         """The patterns that no file matches, as keys, in order."""
-        self._script, self._sender, self._shown = script, sender, shown
+        self._script, self._sender, self._name_of = script, sender, name_of
         self._matched = False
         self._raced = False
         """True once the script had started a thread or forked before a listing."""
@@ -65,20 +65,19 @@ class Listings:
         frame = sys._getframe(2)
         if event in FOLDERS[1:] and PARTS.fullmatch(frame.f_code.co_filename):
             return
-        while frame.f_back is not None and HELPERS.fullmatch(frame.f_code.co_filename):
-            frame = frame.f_back
-        if not frame.f_code.co_filename.startswith(self._sender.folder + os.sep):
+        if not asker_of(frame).startswith(self._sender.folder + os.sep):
             return
         if event in PATTERNS:
             pattern, matched = by_pattern(event, arguments)
         else:
             pattern, matched = self._of_folder(event, arguments[0])
         self._matched |= matched
-        name = (
-            self._shown(os.path.abspath(pattern), self._sender.folder)
-            if pattern and not matched
-            else ""
-        )
+        if pattern and not matched:
+            self._add(pattern)
+
+    def _add(self, pattern: str) -> None:
+        """Note that no file matches *pattern*, unless the script has made its folder."""
+        name = self._name_of(os.path.abspath(pattern), self._sender.folder)
         if name:
             self.unmatched[name] = None
             self._raced |= self._sender.raced
@@ -92,10 +91,20 @@ class Listings:
         without one.
         """
         folder = os.fsdecode(folder or ".")
-        missing = event == "os.walk" and not os.path.isdir(folder)
-        names = None if missing else set(os.listdir(folder))
-        others = (names or set()) - {os.path.relpath(self._script, folder)}
-        return "" if names == set() else os.path.join(folder, "*"), bool(others)
+        pattern = os.path.join(folder, "*")
+        if event == "os.walk" and not os.path.isdir(folder):
+            return pattern, False
+        names = set(os.listdir(folder))
+        if not names:
+            return "", False
+        return pattern, bool(names - {os.path.relpath(self._script, folder)})
+
+
+def asker_of(frame) -> str:
+    """Return the file of the code that asked for a listing: the caller of the standard library."""
+    while frame.f_back is not None and HELPERS.fullmatch(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame.f_code.co_filename
 
 
 def by_pattern(event: str, arguments: tuple) -> tuple:
@@ -103,11 +112,16 @@ def by_pattern(event: str, arguments: tuple) -> tuple:
     if event == PATTERNS[0]:
         pattern, recursive, root, descriptor = arguments
         files = glob.iglob(pattern, recursive=recursive, root_dir=root, dir_fd=descriptor)
-        return os.path.join(os.fsdecode(root or ""), os.fsdecode(pattern)), any(True for _ in files)
+        path = os.path.join(os.fsdecode(root or ""), os.fsdecode(pattern))
+        return path, has_any(files)
     folder, pattern = arguments
-    deep = event == PATTERNS[2]
-    files = folder.rglob(pattern) if deep else folder.glob(pattern)
-    return os.path.join(folder, "**" if deep else "", pattern), any(True for _ in files)
+    if event == PATTERNS[2]:
+        return os.path.join(folder, "**", pattern), has_any(folder.rglob(pattern))
+    return os.path.join(folder, pattern), has_any(folder.glob(pattern))
+
+
+def has_any(files) -> bool:
+    return next(iter(files), None) is not None
 
 
 def seconds() -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import itertools
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
@@ -103,7 +104,9 @@ class Outcome:
     """The node of the cluster that made the run; empty if it was made on this machine."""
 
     def as_json(self) -> dict:
-        values = {**asdict(self), "kind": self.kind.value, "blocker": list(self.blocker or ())}
+        values = asdict(self)
+        values["kind"] = self.kind.value
+        values["blocker"] = list(self.blocker or ())
         del values["node"]  # the receiver knows whom it has asked
         return values
 
@@ -134,15 +137,15 @@ def from_json(values: dict) -> Outcome:
     """
     if not conforms(values, FORM) or not _whole(values):
         raise ValueError("not an outcome")
-    blocker = [text[:LONGEST_LINE] for text in values["blocker"]]
+    modules = values["modules"][:MOST_MODULES]
+    signatures = map(_lines, values["signatures"][:MOST_NOTES])
+    blocker = _lines(values["blocker"])
     return Outcome(
         Kind(values["kind"]),
         seconds=values["seconds"],
-        modules=tuple(name[:LONGEST_NAME] for name in values["modules"][:MOST_MODULES]),
+        modules=tuple(name[:LONGEST_NAME] for name in modules),
         notes=_lines(values["notes"]),
-        signatures=tuple(
-            Signature(*_lines(signature)) for signature in values["signatures"][:MOST_NOTES]
-        ),
+        signatures=tuple(itertools.starmap(Signature, signatures)),
         blocker=Blocker(*blocker) if blocker else None,
         memory=values["memory"],
         noticed=_lines(values["noticed"]),
@@ -151,15 +154,16 @@ def from_json(values: dict) -> Outcome:
 
 
 def _whole(values: dict) -> bool:
-    parts = all(
-        len(signature) == len(Signature._fields) and signature[0] in SEVERITY
-        for signature in values["signatures"]
-    )
+    """Return True if the kind, the signatures and the blocker are valid."""
     return (
-        parts
+        values["kind"] in set(Kind)
+        and all(map(_is_signature, values["signatures"]))
         and len(values["blocker"]) in (0, len(Blocker._fields))
-        and values["kind"] in set(Kind)
     )
+
+
+def _is_signature(fields: list[str]) -> bool:
+    return len(fields) == len(Signature._fields) and fields[0] in SEVERITY
 
 
 def _lines(texts: list[str]) -> tuple[str, ...]:

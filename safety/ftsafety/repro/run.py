@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ftrun import process_tree
@@ -19,7 +19,8 @@ from ftsafety.repro import runner
 from ftsafety.repro.classify import classify, printable
 from ftsafety.repro.outcome import Kind, Outcome
 from ftsafety.repro.request import Request
-from ftsafety.repro.watch import watch
+from ftsafety.repro.script import Script
+from ftsafety.repro.watch import Ended, watch
 
 # The caller's variables that a script sees: those a Python needs to run, and nothing secret.
 PASSED_ON = ("PATH", "LANG", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
@@ -30,6 +31,7 @@ LISTS = re.compile(rb"\b(?:[ir]?glob|listdir|scandir|iterdir|walk)\b")
 # The folders that users other than root can write to
 # in a container whose root file system is read-only.
 SHARED = ("/tmp", "/dev/shm", "/dev/mqueue")
+OBJECTS = ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg")
 SECONDS = 45.0
 # `kill -9 -1` reaches all processes of the user at once, except itself,
 # so no process can escape it by forking.
@@ -42,23 +44,15 @@ def environment(
     """Return a run's environment variables. The folder *overlay*
     (see `run`) goes onto PYTHONPATH.
     """
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)
-    }
+    kept = {name: value for name, value in os.environ.items() if _is_passed_on(name)}
     variables = child_environment(None, kept)
     # A script that starts "python3" gets the Python that runs it, not that of the driver.
-    variables["PATH"] = os.pathsep.join([os.path.dirname(python), kept.get("PATH", os.defpath)])
-    # In ft, PYTHON_GIL is left alone at first, so that an import that turns the GIL on is seen.
-    if request.config != "ft" or request.force_off:
-        forced = CONFIGURATIONS[request.config].python_gil
-        if forced is not None:
-            variables["PYTHON_GIL"] = forced
+    variables["PATH"] = _joined(os.path.dirname(python), kept.get("PATH", os.defpath))
+    forced = _python_gil(request)
+    if forced is not None:
+        variables["PYTHON_GIL"] = forced
     if overlay:
-        variables["PYTHONPATH"] = os.pathsep.join(
-            filter(None, [overlay, variables.get("PYTHONPATH")])
-        )
+        variables["PYTHONPATH"] = _joined(overlay, variables.get("PYTHONPATH", ""))
     home, temporary = str(scratch / "home"), str(scratch / "tmp")
     return {
         **variables,
@@ -75,10 +69,18 @@ def environment(
     }
 
 
+def _python_gil(request: Request) -> str | None:
+    """Return the value of PYTHON_GIL in a run; None if the variable is not set."""
+    # In ft it is left alone at first, so that an import that turns the GIL on is seen.
+    if request.config == "ft" and not request.force_off:
+        return None
+    return CONFIGURATIONS[request.config].python_gil
+
+
 def run(
     python: str,
     request: Request,
-    others: Watch,
+    descriptors: Watch,
     user: int | None = None,
     overlay: str | None = None,
 ) -> Outcome:
@@ -86,60 +88,97 @@ def run(
     return the outcome.
 
     Args:
-        others: file descriptors to watch, with a callback each; a callback that returns True ends
-            the run.
+        descriptors: file descriptors to watch, with a callback each; a callback that returns True
+            ends the run.
         user: the user id that the script runs under; nothing else in this container may use it. All
             files of this user are deleted afterwards. Without a user id, files outside of the
             scratch folder remain.
         overlay: a folder of packages that Python finds before the twin's own packages.
 
     Raises:
-        ftrun.errors.Stopped: a callback of *others* ended the run.
+        ftrun.errors.Stopped: a callback of *descriptors* ended the run.
         OSError: files or processes of *user* remain.
     """
     scratch = Path(tempfile.mkdtemp(prefix="ft-repro-")).resolve()  # as stacks name it
     try:
-        if user is not None:
-            scratch.chmod(0o755)
-        for folder in ("script", "home", "tmp"):
-            (scratch / folder).mkdir()
-            # for the script's user; others do not get into the scratch folder
-            (scratch / folder).chmod(0o777)
-        script, home, limits = request.script, scratch / "script", request.limits
-        sources = [
-            script.source,
-            *(content for name, content in script.files if name.endswith(".py")),
-        ]
-
-        def command(status: int, stacks: int) -> list[str]:
-            specification = {
-                "status": status,
-                "stacks": stacks,
-                "folder": str(home),
-                "script": str(home / script.name),
-                "how": script.how,
-                "module": script.module,
-                "arguments": script.arguments,
-                "lists": any(map(LISTS.search, sources)),
-                "limits": {"RLIMIT_FSIZE": limits.disk // 2, "RLIMIT_CORE": 0},
-            }
-            return [python, "-P", runner.__file__, json.dumps(specification)]
-
+        _make_folders(scratch, user)
         try:
-            _write(home, [*script.files, (script.name, script.source)])
-            (scratch / "stdin").write_bytes(script.stdin)
-            variables = environment(python, request, scratch, overlay)
-            with open(scratch / "stdin", "rb") as stdin:
-                ended = watch(command, variables, home, scratch, limits, stdin, others, user)
+            _write_files(scratch, request.script)
+            ended = _watched(python, request, scratch, descriptors, user, overlay)
         except OSError as error:
             return Outcome(Kind.ERROR, printable(f"the run could not be made: {error}".encode()))
         # The script's folder comes first, since the scratch folder contains it.
-        return classify(ended, [str(home), str(scratch), *filter(None, [overlay])])
+        hidden = [str(scratch / "script"), str(scratch)]
+        if overlay:
+            hidden.append(overlay)
+        return classify(ended, hidden)
     finally:
         if user is None:
             _remove(scratch)
         else:
             clear(user, scratch)
+
+
+def _make_folders(scratch: Path, user: int | None) -> None:
+    """Make the folders in the scratch folder that are the script's."""
+    if user is not None:
+        scratch.chmod(0o755)
+    for name in ("script", "home", "tmp"):
+        folder = scratch / name
+        folder.mkdir()
+        # for the script's user; others do not get into the scratch folder
+        folder.chmod(0o777)
+
+
+def _write_files(scratch: Path, script: Script) -> None:
+    """Write the script, the files beside it and its standard input into the scratch folder."""
+    _write(scratch / "script", [*script.files, (script.name, script.source)])
+    (scratch / "stdin").write_bytes(script.stdin)
+
+
+def _watched(
+    python: str,
+    request: Request,
+    scratch: Path,
+    descriptors: Watch,
+    user: int | None,
+    overlay: str | None,
+) -> Ended:
+    """Start the runner in the scratch folder, and watch the run to its end."""
+    script, home, limits = request.script, scratch / "script", request.limits
+    specification = {
+        "folder": str(home),
+        "script": str(home / script.name),
+        "how": script.how,
+        "module": script.module,
+        "arguments": script.arguments,
+        "lists": _lists(script),
+        "limits": {"RLIMIT_FSIZE": limits.disk // 2, "RLIMIT_CORE": 0},
+    }
+
+    def command(status: int, stacks: int) -> list[str]:
+        pipes = {"status": status, "stacks": stacks}
+        return [python, "-P", runner.__file__, json.dumps({**pipes, **specification})]
+
+    variables = environment(python, request, scratch, overlay)
+    with open(scratch / "stdin", "rb") as stdin:
+        return watch(command, variables, home, scratch, limits, stdin, descriptors, user)
+
+
+def _lists(script: Script) -> bool:
+    """Return True if the script, or a file beside it, may list files."""
+    if LISTS.search(script.source):
+        return True
+    return any(name.endswith(".py") and LISTS.search(content) for name, content in script.files)
+
+
+def _is_passed_on(name: str) -> bool:
+    return name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)
+
+
+def _joined(*folders: str) -> str:
+    """Return folders as a search path, without empty ones."""
+    return os.pathsep.join(filter(None, folders))
 
 
 def _write(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
@@ -152,7 +191,7 @@ def _write(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         path.chmod(0o444)
-        parents |= {parent for parent in path.parents if folder in parent.parents}
+        parents.update(parent for parent in path.parents if folder in parent.parents)
     for parent in parents:
         parent.chmod(0o555)
 
@@ -163,7 +202,8 @@ def _remove(directory: Path) -> None:
     def allow(function, path, _error) -> None:
         with contextlib.suppress(OSError):
             os.chmod(os.path.dirname(path), 0o700)
-            os.chmod(path, 0o700, follow_symlinks=False) if not os.path.islink(path) else None
+            if not os.path.islink(path):
+                os.chmod(path, 0o700, follow_symlinks=False)
             function(path)
 
     shutil.rmtree(directory, onexc=allow)
@@ -193,21 +233,20 @@ def clear(user: int, scratch: Path) -> None:
     except subprocess.TimeoutExpired as error:
         raise OSError(f"what the script has left was not deleted within {SECONDS:.0f} s") from error
     _remove(scratch)
-    left: list[str] = []
-    for folder in SHARED:
-        left += [f"{folder}/{name}" for name in os.listdir(folder)]
-    left += [
-        path
-        for path in ("/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg")
-        if _entries(path)
-    ]
-    left += [
-        f"process {pid}"
-        for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
-        if _lives(pid, user)
-    ]
+    left = next(_left(user), None)
     if left:
-        raise OSError(f"the script has left what cannot be deleted: {left[0]}")
+        raise OSError(f"the script has left what cannot be deleted: {left}")
+
+
+def _left(user: int) -> Iterator[str]:
+    """Yield the files, System V IPC objects and processes that were not removed."""
+    for folder in SHARED:
+        for name in os.listdir(folder):
+            yield f"{folder}/{name}"
+    yield from filter(_entries, OBJECTS)
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        if _lives(int(name), user):
+            yield f"process {name}"
 
 
 def _lives(pid: int, user: int) -> bool:

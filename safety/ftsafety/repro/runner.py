@@ -45,7 +45,8 @@ def neighbour(name: str) -> types.SimpleNamespace:
     """Return a module beside this one. It is not imported:
     the script would find our modules on the path, too.
     """
-    return types.SimpleNamespace(**runpy.run_path(os.path.join(os.path.dirname(__file__), name)))
+    path = os.path.join(os.path.dirname(__file__), name)
+    return types.SimpleNamespace(**runpy.run_path(path))
 
 
 exceptions = neighbour("exceptions.py")
@@ -54,10 +55,7 @@ exceptions = neighbour("exceptions.py")
 def main() -> None:
     request = json.loads(sys.argv[1])
     for name, value in request["limits"].items():
-        which = getattr(resource, name)
-        hard = resource.getrlimit(which)[1]
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(which, (value, value))
+        limit(getattr(resource, name), value)
     die_first()
     for descriptor in (request["status"], request["stacks"]):
         os.set_inheritable(descriptor, False)
@@ -82,13 +80,25 @@ def main() -> None:
         raise
     except BaseException as error:
         sender.exception(error, None)
-        # Drop this file's frame from the traceback, and those of runpy.
-        trace = error.__traceback__
-        while trace is not None and exceptions.ours(trace.tb_frame.f_code.co_filename):
-            trace = trace.tb_next
-        error.__traceback__ = trace
+        drop_our_frames(error)
         sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(1)
+
+
+def limit(resource_number: int, value: int) -> None:
+    """Set a limit of the kernel; to less than *value* if the process may have no more."""
+    hard = resource.getrlimit(resource_number)[1]
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    resource.setrlimit(resource_number, (value, value))
+
+
+def drop_our_frames(error: BaseException) -> None:
+    """Drop this file's frame from the traceback, and those of runpy."""
+    trace = error.__traceback__
+    while trace is not None and exceptions.ours(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    error.__traceback__ = trace
 
 
 def run_file(path: str, _module: str, arguments: list, _sender) -> None:
@@ -161,6 +171,10 @@ def why_skipped(reason: str) -> tuple:
     return "tests", reason.removeprefix("Skipped: ")[:100]
 
 
+def is_run(report) -> bool:
+    return report.passed or hasattr(report, "wasxfail")
+
+
 class Tests:
     """Plugin for pytest that sends the exceptions of failed tests to *sender*. `ran`: True once any
     test has run.
@@ -172,9 +186,7 @@ class Tests:
 
     def pytest_runtest_logreport(self, report):
         # A test that fails as it is expected to has run, but counts as skipped.
-        self.ran |= report.failed or (
-            report.when == "call" and (report.passed or hasattr(report, "wasxfail"))
-        )
+        self.ran |= report.failed or (report.when == "call" and is_run(report))
         if report.skipped and isinstance(report.longrepr, tuple):
             self.skipped = self.skipped or str(report.longrepr[2])
 
@@ -230,14 +242,16 @@ class Sender:
             if not was_read:
                 self.say(future=text)
         self._left += 1
-        modules = sorted(top_level() - self._before)[:2000]
-        observations = {"raced": self.raced, "asked": self.asked, "idle": False, "unmatched": []}
-        if self.listings is not None:
-            observations |= {
-                "idle": self.listings.idle(),
-                "unmatched": [*self.listings.unmatched][:MOST_MESSAGES],
-            }
-        self.say(end=True, gil=self._gil(), modules=modules, memory=peak_memory(), **observations)
+        self.say(
+            end=True,
+            gil=self._gil(),
+            modules=sorted(top_level() - self._before)[:2000],
+            memory=peak_memory(),
+            raced=self.raced,
+            asked=self.asked,
+            idle=self.listings is not None and self.listings.idle(),
+            unmatched=[*self.listings.unmatched][:MOST_MESSAGES] if self.listings else [],
+        )
 
     def in_thread(self, arguments, /) -> None:
         if arguments.exc_type is not SystemExit:
@@ -250,12 +264,11 @@ class Sender:
         None if it ended the script.
         """
         cause, about = self.cause or exceptions.cause_of(error, self.folder, self.raced)
-        place, text = exceptions.place_of(error, self.folder), exceptions.describe(error)
         self.say(
             kind=type(error).__name__,
-            exception=text,
+            exception=exceptions.describe(error),
             thread=thread,
-            place=place,
+            place=exceptions.place_of(error, self.folder),
             cause=cause,
             what=about,
         )
@@ -265,8 +278,10 @@ class Sender:
 
         Once the script reads the exception, the caller replaces False with True.
         """
-        place = exceptions.place_of(error, self.folder)
-        record = [False, exceptions.describe(error) + (f" at {place}" if place else "")]
+        text = exceptions.describe(error)
+        if place := exceptions.place_of(error, self.folder):
+            text += f" at {place}"
+        record = [False, text]
         if len(self._futures) < MOST_MESSAGES:
             self._futures.append(record)
         return record
@@ -361,8 +376,10 @@ def watch_futures(sender: Sender) -> None:
 
 def peak_memory() -> int:
     """Return this process's peak memory (VmHWM) in bytes; 0 if the kernel does not report it."""
-    with contextlib.suppress(OSError, StopIteration), open("/proc/self/status") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM:"))
+    with contextlib.suppress(OSError), open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
     return 0
 
 

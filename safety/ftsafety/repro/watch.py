@@ -64,7 +64,7 @@ def watch(
     scratch: Path,
     limits: Limits,
     stdin: IO[bytes],
-    others: Watch,
+    descriptors: Watch,
     user: int | None = None,
 ) -> Ended:
     """Run a command to its end or to a limit, kill all of its processes, and return the result.
@@ -75,8 +75,8 @@ def watch(
         directory: the working directory.
         scratch: the folder whose size is limited.
         stdin: the command's standard input.
-        others: descriptors with a callback each. If a callback returns True, the run ends with
-            ftrun.errors.Stopped.
+        descriptors: file descriptors with a callback each. If a callback returns True, the run ends
+            with ftrun.errors.Stopped.
         user: the user and group id for the command, without other groups. Default: unchanged.
     """
     options: dict = {"pipes": 2, "keep": KEPT, "tree": True, "stdin": stdin, "cwd": directory}
@@ -89,22 +89,10 @@ def watch(
         result = Ended(0, 0.0, child.stdout, child.stderr, stacks, status)
         look = _limiter(child, scratch, limits, result)
         try:
-            last = min(LAST_SECONDS, limits.timeout / 2)
-            if not child.listen(others, limits.timeout - last, look=look):
-                before = _busy(child.descendants(limits.processes))
-                result.timed_out = not child.listen(others, last, look=look)
-                used, waited = (
-                    now - earlier
-                    for now, earlier in zip(_busy(child.descendants(limits.processes)), before)
-                )
-                # Threads that have ended take their time of waiting along.
-                result.computing = (
-                    result.timed_out and used + max(waited, 0.0) >= LEAST_SHARE * last
-                )
-            if result.timed_out:
-                if not child.read_stacks(DUMP_SIGNAL, stacks, others, look):
-                    child.signal(signal.SIGTERM, group=True)
-                    result.ignored_sigterm = not child.listen(others, GRACE_SECONDS, look=look)
+            _wait(child, limits, descriptors, look, result)
+            if result.timed_out and not child.read_stacks(DUMP_SIGNAL, stacks, descriptors, look):
+                child.signal(signal.SIGTERM, group=True)
+                result.ignored_sigterm = not child.listen(descriptors, GRACE_SECONDS, look=look)
         except LimitBroken as broken:
             result.limit = str(broken)
         result.seconds = limits.timeout if result.timed_out else child.seconds
@@ -114,6 +102,23 @@ def watch(
         result.returncode = child.returncode
         result.left_behind, result.unkillable = child.left_behind, child.unkillable
     return result
+
+
+def _wait(
+    child: Child, limits: Limits, descriptors: Watch, look: Callable[[], None], result: Ended
+) -> None:
+    """Wait until the child ends or its time is up; note in *result* if it was, and if the process
+    tree was computing then.
+    """
+    last = min(LAST_SECONDS, limits.timeout / 2)
+    if child.listen(descriptors, limits.timeout - last, look=look):
+        return
+    used, waited = _busy(child.descendants(limits.processes))
+    result.timed_out = not child.listen(descriptors, last, look=look)
+    used_at_end, waited_at_end = _busy(child.descendants(limits.processes))
+    # Threads that have ended take their time of waiting along.
+    busy = used_at_end - used + max(waited_at_end - waited, 0.0)
+    result.computing = result.timed_out and busy >= LEAST_SHARE * last
 
 
 def _busy(pids: list[int]) -> tuple[float, float]:
