@@ -218,8 +218,7 @@ def parse(arguments: list, prog: str = PROGRAM, script: Script | None = None) ->
         options.stdin,
         options.walled,
     )
-    size = len(script.source) + len(script.stdin) + sum(len(content) for _, content in script.files)
-    if options.dask and size > LARGEST_SENT:
+    if options.dask and script.size > LARGEST_SENT:
         largest = LARGEST_SENT // KIB // KIB
         raise UsageError(
             f"the files have more than {largest} MiB, too much to be sent with each task"
@@ -236,7 +235,7 @@ def _check_out(out: Path | None) -> None:
 
 def _check_interpreters(options: Options) -> None:
     for path in options.interpreters:
-        if not (os.path.isfile(path) and os.access(path, os.X_OK) and path.isprintable()):
+        if not _is_executable(path):
             raise UsageError(
                 f"--interpreter {path!r} is no executable file: name a Python interpreter"
             )
@@ -246,14 +245,14 @@ def _check_interpreters(options: Options) -> None:
         )
 
 
+def _is_executable(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK) and path.isprintable()
+
+
 def _check_cluster(options: Options) -> None:
     """Raise UsageError if the options for a cluster are wrong."""
     if options.dask is None:
-        for name in ("walls", "dask_folder"):
-            if getattr(options, name):
-                raise UsageError(
-                    f"{REPEATED[name]} is for the workers of a cluster: name it with --dask"
-                )
+        _check_no_cluster(options)
         return
     if "FT_COMMAND" in os.environ:
         raise UsageError(
@@ -262,6 +261,14 @@ def _check_cluster(options: Options) -> None:
         )
     if options.interpreters:
         raise UsageError("--interpreter: the workers may not have it; leave out --dask")
+
+
+def _check_no_cluster(options: Options) -> None:
+    for name in ("walls", "dask_folder"):
+        if getattr(options, name):
+            raise UsageError(
+                f"{REPEATED[name]} is for the workers of a cluster: name it with --dask"
+            )
 
 
 def check(arguments: list, program: str) -> None:

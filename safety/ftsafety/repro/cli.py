@@ -21,9 +21,10 @@ from ftsafety.errors import UsageError, VersionError
 from ftsafety.repro import commands, narrow, report, verdict_words
 from ftsafety.repro.arguments import parse
 from ftsafety.repro.blocked import reason, remedy, settled, stopped
-from ftsafety.repro.campaign import Campaign, Runs, twin_of
+from ftsafety.repro.campaign import AllRuns, Campaign, Runs, every_outcome, twin_of
 from ftsafety.repro.cluster import ClusterCampaign, NoCluster
 from ftsafety.repro.options import Options
+from ftsafety.repro.outcome import Blocker
 from ftsafety.repro.packages import Packages, add
 from ftsafety.repro.progress import Progress
 from ftsafety.repro.script import Script
@@ -39,6 +40,12 @@ NO_WALLS_THERE = (
     "repro: no walls around the runs: on the workers the script runs as their user, with that "
     "user's permissions (--walls runs it in containers there)"
 )
+ANOTHER_USER = (
+    '; the container writes as user 1000: docker compose run --rm --user "$(id -u):$(id -g)" '
+    "ft-repro ..."
+)
+EXIT_STATUS = {MetadataError: 2, NoCluster: 2, VersionError: Pattern.NOT_BEGUN.value}
+"""By the error that ends `repro`; 1 for all others."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -60,9 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
             return error.exit_status
         except (TwinError, MetadataError, VersionError) as error:
             progress.note(f"repro: {error}")
-            return {MetadataError: 2, NoCluster: 2, VersionError: Pattern.NOT_BEGUN.value}.get(
-                type(error), 1
-            )
+            return EXIT_STATUS.get(type(error), 1)
     return publish(text, options, interruption, status)
 
 
@@ -75,13 +80,13 @@ def publish(text: str, options: Options, interruption: Interruption, status: int
     except OSError as error:
         hint = ""
         if isinstance(error, PermissionError) and options.walled:
-            hint = (
-                '; the container writes as user 1000: docker compose run --rm --user "$(id '
-                '-u):$(id -g)" ft-repro ...'
-            )
-        print(f"repro: cannot write {options.out}: {error.strerror}{hint}", file=sys.stderr)
+            hint = ANOTHER_USER
+        why = f"{error.strerror}{hint}"
+        print(f"repro: cannot write {options.out}: {why}", file=sys.stderr)
         status = 1
-    return 128 + interruption.signum if interruption.signum else status
+    if interruption.signum:
+        return 128 + interruption.signum
+    return status
 
 
 class Reproduction:
@@ -110,67 +115,75 @@ class Reproduction:
         Raises TwinError, MetadataError or VersionError; or Interrupted,
         if it comes before any run has ended.
         """
-        options, progress = self._options, self._progress
-        early = EarlyStop(options.repeat, options.every_run)
-        raw_runs, campaign = self._made(early)
-        if not any(config_runs.outcomes for config_runs in raw_runs.values()):
+        early = EarlyStop(self._options.repeat, self._options.every_run)
+        self._note_walls()
+        make_runs = self._run_on_cluster if self._options.dask else self._run_locally
+        raw_runs, campaign = make_runs(early)
+        if not any(every_outcome(raw_runs)):
             self._interruption.check()
             self._check_version()
         runs = settled(raw_runs)
         verdict = judge(runs, early.level)
-        progress.note(f"repro: {verdict_words.sentence(verdict, runs)}")
-        failure = report.chosen_failure(runs, verdict.main)
-        failing = runs[failure[0]] if failure else None
-        sections = [*self._remedies(runs), *self._more_sections(runs, campaign, failing)]
-        last = [config for config in runs if twin_of(config) in self.descriptions][-1]
-        single = self._single(failing or runs[last], runs)
-        walls = options.walled or options.walls
+        self._progress.note(f"repro: {verdict_words.sentence(verdict, runs)}")
+        failing = _failing(runs, verdict)
+        sections = self._remedies(runs)
+        sections += self._more_sections(runs, campaign, failing)
+        remarks = [*self._remarks(verdict, early, runs), *self.packages.remarks]
         text = report.render(
             self._script,
             verdict,
             runs,
-            f"{self._command}\n\n# one run:\n{single}",
-            report.environment(self.descriptions, runs, walls, self.packages.added),
+            self._commands(failing, runs),
+            self._environment(runs),
             sections,
-            [*self._remarks(verdict, early, runs), *self.packages.remarks],
+            remarks,
         )
         return text, verdict.pattern.value
 
+    def _environment(self, runs: AllRuns) -> str:
+        walls = self._options.walled or self._options.walls
+        return report.environment(self.descriptions, runs, walls, self.packages.added)
+
     def _more_sections(
-        self, runs: dict[str, Runs], campaign: Campaign, failing: Runs | None
-    ) -> list[tuple[str, str]]:
-        """Return [(title, Markdown)] of packages, threads and nodes.
+        self, runs: AllRuns, campaign: Campaign, failing: Runs | None
+    ) -> Iterator[tuple[str, str]]:
+        """Yield (title, Markdown) of packages, threads and nodes.
         *failing*: runs of which some failed.
         """
-        sections = []
-        if any(self.packages.added.values()):
-            lines = [
-                f"- {name}: {markdown(_pins(pins)) or 'none'}"
-                for name, pins in self.packages.added.items()
-            ]
-            sections.append(("Packages that were added", "\n".join(lines)))
+        added = self.packages.added
+        if any(added.values()):
+            lines = []
+            for name, versions in added.items():
+                lines.append(f"- {name}: {_pins(versions)}")
+            yield "Packages that were added", "\n".join(lines)
         if self._options.shrink_threads and not campaign.stopped:
-            least = "Nothing failed, so there is nothing to narrow down."
-            if failing:
-                least = narrow.shrink_threads(
-                    campaign, failing, self._options.threads, self._options.repeat
-                )
-            sections.append(("Threads", least))
+            yield "Threads", self._least_threads(campaign, failing)
         if isinstance(campaign, ClusterCampaign):
-            sections.append(("Nodes", report.nodes(runs, campaign.nodes)))
-        return sections
+            yield "Nodes", report.nodes(runs, campaign.nodes)
 
-    def _made(self, early: EarlyStop) -> tuple[dict[str, Runs], Campaign]:
-        """Make the runs, here or on a cluster; return them, and the campaign."""
+    def _least_threads(self, campaign: Campaign, failing: Runs | None) -> str:
+        if failing is None:
+            return "Nothing failed, so there is nothing to narrow down."
+        options = self._options
+        return narrow.shrink_threads(campaign, failing, options.threads, options.repeat)
+
+    def _note_walls(self) -> None:
         options = self._options
         if not (options.walled or options.walls):
             self._progress.note(NO_WALLS_THERE if options.dask else NO_WALLS)
-        if not options.dask:
-            campaign = self.campaign()
-            extra = [name for name in self.descriptions if name not in ("ft", "gil")]
-            return campaign.run(
-                (*options.configs, *extra), options.repeat, options.threads, enough=early
-            ), campaign
+
+    def _run_locally(self, early: EarlyStop) -> tuple[AllRuns, Campaign]:
+        """Make the runs with the twins here; return the runs and the campaign."""
+        options = self._options
+        campaign = self.campaign()
+        extra = [name for name in self.descriptions if name not in ("ft", "gil")]
+        configs = (*options.configs, *extra)
+        runs = campaign.run(configs, options.repeat, options.threads, enough=early)
+        return runs, campaign
+
+    def _run_on_cluster(self, early: EarlyStop) -> tuple[AllRuns, Campaign]:
+        """Make the runs on a cluster; return the runs and the campaign."""
+        options = self._options
         # Malformed metadata is refused here.
         self._excluded()
         dependencies(self._script.text)
@@ -194,24 +207,31 @@ class Reproduction:
         return Campaign(self._script, self._twins, limits, self._progress.update, deadline, absent)
 
     def _connect(self) -> None:
+        """Connect to the twins and interpreters of the options; raises TwinError."""
         names = {CONFIGURATIONS[config].twin for config in self._options.configs}
-        for name, where in self._options.twins or [(this_twin(), sys.executable)]:
-            if name not in names:
-                continue
-            twin = self._twins[name] = connect(where, self._interruption)
-            self._stack.callback(twin.close)
-            described = self.descriptions[name] = twin.describe()
-            if described["interpreter"]["twin"] != name:
-                raise TwinError(
-                    f"--twin {name}={where} is the {described['interpreter']['twin']} twin"
-                )
+        this_python = (this_twin(), sys.executable)
+        for name, where in self._options.twins or [this_python]:
+            if name in names:
+                self._connect_twin(name, where)
         if not self._twins:
             raise TwinError("no twin was given for the configurations in --configs")
         for path in self._options.interpreters:
-            other = Interpreter(Path(path).absolute(), self._interruption)
-            described = other.describe()
-            name = label(described, self._twins)
-            self._twins[name], self.descriptions[name] = other, described
+            self._connect_interpreter(Path(path).absolute())
+
+    def _connect_twin(self, name: str, where: str) -> None:
+        twin = self._twins[name] = connect(where, self._interruption)
+        self._stack.callback(twin.close)
+        described = self.descriptions[name] = twin.describe()
+        kind = described["interpreter"]["twin"]
+        if kind != name:
+            raise TwinError(f"--twin {name}={where} is the {kind} twin")
+
+    def _connect_interpreter(self, path: Path) -> None:
+        interpreter = Interpreter(path, self._interruption)
+        described = interpreter.describe()
+        name = label(described, self._twins)
+        self._twins[name] = interpreter
+        self.descriptions[name] = described
 
     def _excluded(self) -> dict[str, str]:
         """Return {twin: reason} for the twins whose version does
@@ -225,10 +245,17 @@ class Reproduction:
                 f"the inline metadata: requires-python: {str(error)[:200]}"
             ) from error
         excluded = {}
-        for name, description in self.descriptions.items():
-            if not specifier.contains(description["interpreter"]["version"], prereleases=True):
+        for name, version in self._versions().items():
+            if not specifier.contains(version, prereleases=True):
                 excluded[name] = f"the script requires Python {requirement}"
         return excluded
+
+    def _versions(self) -> dict[str, str]:
+        """Return the versions of Python, by twin or interpreter."""
+        versions = {}
+        for name, description in self.descriptions.items():
+            versions[name] = description["interpreter"]["version"]
+        return versions
 
     def _check_version(self) -> None:
         """Raise VersionError if no version suits the script."""
@@ -239,9 +266,7 @@ class Reproduction:
         for series in commands.SERIES:
             if SpecifierSet(requirement).contains(f"{series}.99"):
                 remedy = commands.of_series(series, self._command)
-        versions = {
-            description["interpreter"]["version"] for description in self.descriptions.values()
-        }
+        versions = set(self._versions().values())
         have = ", ".join(sorted(versions))
         raise VersionError(
             f"did not get to its bug: the script requires Python {requirement}, and this is "
@@ -253,16 +278,16 @@ class Reproduction:
             self._stack.enter_context(tempfile.TemporaryDirectory(prefix="ft-repro-packages-"))
         )
         # The free-threaded twin first: fewer wheels fit it.
-        names = [*dict.fromkeys(("ft", *self._twins))]
-        twins = {
-            name: self._twins[name] for name in names if name in self._twins and name not in missing
-        }
+        twins = {}
+        for name in sorted(self._twins, key=lambda name: name != "ft"):
+            if name not in missing:
+                twins[name] = self._twins[name]
         installed = {name: self.descriptions[name]["packages"] for name in twins}
         requirements = (*dependencies(self._script.text), *self._options.packages)
         cache, note = self._options.cache, self._progress.note
         return add(requirements, twins, installed, work.resolve(), cache, self._interruption, note)
 
-    def _remedies(self, runs: dict[str, Runs]) -> list[tuple[str, str]]:
+    def _remedies(self, runs: AllRuns) -> list[tuple[str, str]]:
         """Return [(title, Markdown)], a report section with remedies for blocked runs;
         [] if no run was blocked.
         """
@@ -270,43 +295,66 @@ class Reproduction:
         if not why:
             return []
         running = [config for config, config_runs in runs.items() if config_runs.counted]
-        version = next(iter(self.descriptions.values()))["interpreter"]["version"]
-        series = ".".join(version.split(".")[:2])
+        paragraphs: list[str] = []
+        for blocker, configs in why.items():
+            names = ", ".join(configs)
+            paragraphs.append(markdown(f"{names}: {reason(blocker)}"))
+            paragraphs += self._remedy(blocker, running)
+        title = "What did not get to the bug" if running else "To get to the bug"
+        return [(title, "\n\n".join(paragraphs))]
+
+    def _remedy(self, blocker: Blocker, running: list[str]) -> Iterator[str]:
+        """Yield the paragraph that says what to do, if anything is known.
+        *running*: the configurations that are not blocked.
+        """
+        version = next(iter(self._versions().values()))
+        series, _, _ = version.rpartition(".")
         walled = self._options.walled
         options = replace(self._options, module=None).command_line()
-        lines = []
-        for blocker, configs in why.items():
-            lines.append(f"{markdown(f'{", ".join(configs)}: {reason(blocker)}')}")
-            if command := remedy(
-                blocker, self._script, self._command, running, walled, series, options
-            ):
-                lines.append(fenced(command, "sh"))
-                if not running:
-                    self._progress.note(f"repro: to get to the bug: {command}")
-            elif blocker.cause == "module":
-                lines.append(
-                    "A container without network cannot install packages; run `./twins repro` "
-                    "natively."
-                )
-        return [
-            ("What did not get to the bug" if running else "To get to the bug", "\n\n".join(lines))
-        ]
+        command = remedy(blocker, self._script, self._command, running, walled, series, options)
+        if command:
+            if not running:
+                self._progress.note(f"repro: to get to the bug: {command}")
+            yield fenced(command, "sh")
+        elif blocker.cause == "module":
+            yield (
+                "A container without network cannot install packages; run `./twins repro` natively."
+            )
 
-    def _remarks(self, verdict: Verdict, early: EarlyStop, runs: dict[str, Runs]) -> Iterator[str]:
+    def _remarks(self, verdict: Verdict, early: EarlyStop, runs: AllRuns) -> Iterator[str]:
         if early.reason:
             rounds = max(len(config_runs.outcomes) for config_runs in runs.values())
-            ended = f"Ended after {rounds} of {self._options.repeat} rounds"
-            yield f"{ended}: {early.reason} (--every-run makes all of them)."
+            share = f"{rounds} of {self._options.repeat}"
+            yield f"Ended after {share} rounds: {early.reason} (--every-run makes all of them)."
         if verdict.pattern is Pattern.NOT_REPRODUCED:
             yield from verdict_words.unpatched(self.descriptions, self._script.text)
 
-    def _single(self, example: Runs, runs: dict[str, Runs]) -> str:
-        ran = report.packages_that_ran(self.descriptions, runs, self.packages.added)
+    def _commands(self, failing: Runs | None, runs: AllRuns) -> str:
+        """Return shell commands that repeat all runs, and one run: of *failing* if possible."""
+        example = failing
+        if example is None:
+            described = [config for config in runs if twin_of(config) in self.descriptions]
+            example = runs[described[-1]]
+        return f"{self._command}\n\n# one run:\n{self._single(example, runs)}"
+
+    def _single(self, example: Runs, runs: AllRuns) -> str:
+        """Return shell commands that repeat one run of *example*."""
+        added = self.packages.added
+        ran = report.packages_that_ran(self.descriptions, runs, added)
         twin = twin_of(example.config)
-        added = bool(self.packages.added.get(twin))
+        versions = ran.get(twin, {})
         local = replace(self._options, dask=None, dask_folder=None, walls=False)
-        return commands.one_run(local, example, self.descriptions, ran.get(twin, {}), added)
+        has_added = bool(added.get(twin))
+        return commands.one_run(local, example, self.descriptions, versions, has_added)
+
+
+def _failing(runs: AllRuns, verdict: Verdict) -> Runs | None:
+    """Return the runs of the configuration whose failure the report shows; None if none failed."""
+    failure = report.chosen_failure(runs, verdict.main)
+    return runs[failure[0]] if failure else None
 
 
 def _pins(versions: dict[str, str]) -> str:
-    return ", ".join(f"{name}=={version}" for name, version in versions.items())
+    """Return the versions of packages as Markdown; "none" if there are none."""
+    pins = [f"{name}=={version}" for name, version in versions.items()]
+    return markdown(", ".join(pins)) or "none"

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from ftrun.configurations import CONFIGURATIONS, Configuration
 from ftrun.project import ROOT
-from ftsafety.repro.campaign import Runs, twin_of
+from ftsafety.repro.campaign import Runs
 from ftsafety.repro.options import Options
-from ftsafety.repro.script import FILE, MODULE, Script, shell_path
+from ftsafety.repro.script import FILE, MODULE, TESTS, Script, shell_path
 
 SERIES = ("3.13", "3.14")
 """The series of CPython that twins can be built of."""
@@ -34,9 +34,11 @@ def _prefix() -> str:
     """Return the shell assignment PYTHON_SERIES=... for this process's series of CPython; "" if it
     is the default.
     """
-    default = ROOT / "docker" / "python-series"
-    other = HERE in SERIES and default.exists() and default.read_text().strip() != HERE
-    return f"PYTHON_SERIES={HERE} " if other else ""
+    file = ROOT / "docker" / "python-series"
+    if HERE not in SERIES or not file.exists():
+        return ""
+    default = file.read_text().strip()
+    return "" if default == HERE else f"PYTHON_SERIES={HERE} "
 
 
 def program() -> str:
@@ -46,9 +48,9 @@ def program() -> str:
     if not (ROOT / "twins").exists():
         return "./twins"
     path = os.path.relpath(ROOT / "twins")
-    return _prefix() + (
-        shell_path(str(ROOT / "twins")) if path.startswith("..") else shlex.quote(f"./{path}")
-    )
+    if path.startswith(".."):
+        return f"{_prefix()}{shell_path(str(ROOT / 'twins'))}"
+    return f"{_prefix()}{shlex.quote(f'./{path}')}"
 
 
 def start(walled: bool) -> str:
@@ -58,13 +60,24 @@ def start(walled: bool) -> str:
 
 def repro(options: Options) -> str:
     """Return the shell command that calls `repro` with these options."""
-    words = [shlex.quote(word) for word in options.command_line()]
+    words = [start(options.walled)]
     script = options.script
-    if options.walled and script.how == FILE and not script.files and not _is_packed(script):
-        return f"{start(True)} {' '.join(['-', *words])} <{script.argument}"
-    if options.path is not None:
-        words.insert(0, script.argument if options.path == "-" else shell_path(options.path))
-    return " ".join([start(options.walled), *words])
+    from_stdin = options.walled and _is_single_file(script)
+    if from_stdin:
+        words.append("-")
+    elif options.path == "-":
+        words.append(script.argument)
+    elif options.path is not None:
+        words.append(shell_path(options.path))
+    words += map(shlex.quote, options.command_line())
+    if from_stdin:
+        words.append(f"<{script.argument}")
+    return " ".join(words)
+
+
+def _is_single_file(script: Script) -> bool:
+    """Return True if a `repro` that reads this script from standard input can run it."""
+    return script.how == FILE and not script.files and not _is_packed(script)
 
 
 def one_run(
@@ -85,29 +98,41 @@ def one_run(
     if config is None:
         return repro(replace(options, repeat=1))
     with_repro = repro(replace(options, repeat=1, configs=(config.name,)))
-    if options.walled:
-        return with_repro
     script = options.script
-    plain = _plain_command(script, shell_path(script.name) if options.module else script.argument)
-    if plain is None:
+    if options.walled or not _is_plain(script):
         return with_repro
     variables = _variables(options, config, runs)
-    redirection = f" <{shell_path(options.stdin)}" if options.stdin else ""
     with_twins = with_repro
     if script.how == FILE and not added and not options.beside:
-        with_twins = f"{variables} {program()} exec {config.twin} {plain}{redirection}"
-    folder = _folder(options)
-    # Plain Python finds files beside the script only where they are beside it already,
-    # and in that folder.
-    if any(os.path.dirname(path) != folder for path in options.beside):
+        file = shell_path(script.name) if options.module else script.argument
+        plain = _plain_command(script, file) + _redirection(options)
+        with_twins = f"{variables} {program()} exec {config.twin} {plain}"
+    if not _beside_already(options):
         return with_twins
-    series = descriptions[twin_of(runs.config)]["interpreter"]["version"].rpartition(".")[0]
-    suffix, build = ("t", " that is free-threaded") if config.twin == "ft" else ("", "")
-    if folder and script.how != MODULE:
-        plain = _plain_command(script, shell_path(script.name)) or plain
-    words = [variables, "uv run --no-project --python", series + suffix, *_pins(versions), plain]
-    with_uv = _in_folder(" ".join(words), folder, redirection)
+    version = descriptions[config.twin]["interpreter"]["version"]
+    series, _, _ = version.rpartition(".")
+    build = " that is free-threaded" if config.twin == "ft" else ""
+    start_of_uv = f"{variables} {_uv_command(series, config, versions)}"
+    with_uv = _in_folder(start_of_uv, options)
     return f"{with_twins}\n\n# the same with any CPython {series}{build}:\n{with_uv}"
+
+
+def _beside_already(options: Options) -> bool:
+    """Return True if plain Python finds the files beside the script:
+    those that are in the folder in which it starts the script.
+    """
+    folder = _folder(options)
+    return all(os.path.dirname(path) == folder for path in options.beside)
+
+
+def _uv_command(series: str, config: Configuration, versions: Mapping[str, str]) -> str:
+    """Return the start of a command in which uv runs Python with these packages."""
+    python = f"{series}t" if config.twin == "ft" else series
+    return " ".join(["uv run --no-project --python", python, *_pins(versions)])
+
+
+def _redirection(options: Options) -> str:
+    return f" <{shell_path(options.stdin)}" if options.stdin else ""
 
 
 def _variables(options: Options, config: Configuration, runs: Runs) -> str:
@@ -118,10 +143,16 @@ def _variables(options: Options, config: Configuration, runs: Runs) -> str:
     return variables
 
 
-def _in_folder(command: str, folder: str, redirection: str) -> str:
-    """Return the shell command, run in *folder*, with its *redirection*,
-    which names a file for this directory.
+def _in_folder(start: str, options: Options) -> str:
+    """Return the shell command that starts the script in its folder.
+    *start*: the start of the command, before ``python``.
+
+    A redirection names a file for the current directory, not for the script's folder.
     """
+    script, folder = options.script, _folder(options)
+    file = shell_path(script.name) if folder or options.module else script.argument
+    command = f"{start} {_plain_command(script, file)}"
+    redirection = _redirection(options)
     if folder:
         command = f"cd {shell_path(folder)} && {command}"
     if folder and redirection:
@@ -139,16 +170,20 @@ def _pins(versions: Mapping[str, str]) -> list[str]:
     return words
 
 
-def _plain_command(script: Script, file: str) -> str | None:
-    """Return the command that starts the script *file* without `repro`; None if the script is no
-    plain Python file.
-    """
-    arguments = [shlex.quote(argument) for argument in script.arguments]
-    if not script.path or script.left_out or _is_packed(script):
-        return None
-    if script.how == MODULE:
-        return " ".join(["python -m", script.module, *arguments])
-    return " ".join(["python" if script.how == FILE else "python -m pytest", file, *arguments])
+def _is_plain(script: Script) -> bool:
+    """Return True if Python can run the script without `repro`."""
+    return bool(script.path) and not script.left_out and not _is_packed(script)
+
+
+def _plain_command(script: Script, file: str) -> str:
+    """Return the command that starts the script *file* without `repro`."""
+    words = {
+        FILE: ["python", file],
+        MODULE: ["python -m", script.module],
+        TESTS: ["python -m pytest", file],
+    }
+    arguments = map(shlex.quote, script.arguments)
+    return " ".join([*words[script.how], *arguments])
 
 
 def _is_packed(script: Script) -> bool:

@@ -9,6 +9,7 @@ imports this file.
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import re
 import stat
@@ -32,6 +33,21 @@ ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 TEST_FILE = re.compile(r"test_.*\.py|.*_test\.py")
 CONFTEST = "conftest.py"
 HAS_TESTS = re.compile(rb"^(?:async )?(?:def test|class Test)", re.MULTILINE)
+ONLY_REPRO = (
+    ": this container sees the folder repro/ only (SCRIPTS=DIR mounts another folder "
+    "there); give it another script on standard input (docker compose run --rm -T "
+    "ft-repro - <bug.py)"
+)
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+UNPACKABLE = (
+    zipfile.BadZipFile,
+    NotImplementedError,
+    EOFError,
+    OSError,
+    ValueError,
+    RuntimeError,
+)
+"""Raised by zipfile for files that are no archives, or that end too early."""
 
 
 class Files:
@@ -95,12 +111,8 @@ class Files:
             return
         top = Path(os.path.abspath(where))
         for folder, folders, files in os.walk(top, onerror=_raise):
-            folders[:] = sorted(
-                name for name in folders if name not in LEFT_OUT and not name.startswith(".")
-            )
-            for name in folders:
-                if os.path.islink(os.path.join(folder, name)):
-                    raise UsageError(f"{os.path.join(folder, name)!r} is a symbolic link")
+            folders[:] = sorted(filter(_is_listed, folders))
+            _refuse_links(folder, folders)
             for name in sorted(files):
                 inside = os.path.join(folder, name)
                 self.add(os.path.relpath(inside, top.parent), self.read(inside))
@@ -114,15 +126,7 @@ class Files:
                 for info in archive.infolist():
                     if not info.is_dir():
                         self.add(info.filename, self._unpacked(archive, info))
-        # zipfile raises these for files that are no archives, or that end too early.
-        except (
-            zipfile.BadZipFile,
-            NotImplementedError,
-            EOFError,
-            OSError,
-            ValueError,
-            RuntimeError,
-        ) as error:
+        except UNPACKABLE as error:
             raise UsageError(f"{path} cannot be unpacked: {str(error)[:200]!r}") from error
         except zipfile.zlib.error as error:  # type: ignore[attr-defined]
             raise UsageError(f"{path} cannot be unpacked: {error}") from error
@@ -131,10 +135,7 @@ class Files:
         kind = stat.S_IFMT(info.external_attr >> 16)
         if kind not in (0, stat.S_IFREG):
             raise UsageError(f"{info.filename[:100]!r} in the archive is a link or a device")
-        if info.flag_bits & 1 or info.compress_type not in (
-            zipfile.ZIP_STORED,
-            zipfile.ZIP_DEFLATED,
-        ):
+        if info.flag_bits & 1 or info.compress_type not in COMPRESSIONS:
             raise UsageError(
                 f"{info.filename[:100]!r} in the archive is encrypted, or packed in an unusual way"
             )
@@ -149,17 +150,7 @@ def read(path: str, most: int, too_large: UsageError) -> bytes:
     """Return the content of a regular file; raises `too_large` if it exceeds `most` bytes,
     or another UsageError.
     """
-    # Line ends, escape sequences and bytes that are no UTF-8 would reach the report
-    # and the terminal.
-    if not path.isprintable():
-        raise UsageError(f"{path!r} has characters that cannot be shown: give it another name")
-    # The report would show the target of a link in an untrusted folder of scripts.
-    if os.path.islink(path):
-        raise UsageError(f"{path} is a symbolic link: name the file that it points to")
-    if not os.path.exists(path):
-        raise UsageError(f"there is no file {path}")
-    if not os.path.isfile(path):
-        raise UsageError(f"{path} is no file")
+    _check_file(path)
     try:
         # O_NONBLOCK: do not wait for a writer if a FIFO has just replaced the file.
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
@@ -173,6 +164,25 @@ def read(path: str, most: int, too_large: UsageError) -> bytes:
     return content
 
 
+def _check_file(path: str) -> None:
+    """Raise UsageError if *path* names no regular file."""
+    _check_name(path)
+    # The report would show the target of a link in an untrusted folder of scripts.
+    if os.path.islink(path):
+        raise UsageError(f"{path} is a symbolic link: name the file that it points to")
+    if not os.path.exists(path):
+        raise UsageError(f"there is no file {path}")
+    if not os.path.isfile(path):
+        raise UsageError(f"{path} is no file")
+
+
+def _check_name(name: str) -> None:
+    # Line ends, escape sequences and bytes that are no UTF-8 would reach the report
+    # and the terminal.
+    if not name.isprintable():
+        raise UsageError(f"{name!r} has characters that cannot be shown: give it another name")
+
+
 def read_script(path: str, walled: bool) -> bytes:
     """Read the source of the script at *path* ("-" is standard input); raises UsageError if there
     is none to read.
@@ -184,22 +194,15 @@ def read_script(path: str, walled: bool) -> bytes:
             "that you have read. Save the script of the issue or gist to a file and run that"
         )
     if path == "-":
-        source = sys.stdin.buffer.read(LARGEST_SCRIPT + 1)
-    else:
-        if os.path.isdir(path):
-            raise UsageError(
-                f"{path} is no file: name a script, or a module of the folder with -m "
-                f"PACKAGE.MODULE"
-            )
-        if path.isprintable() and not os.path.lexists(path):
-            hint = (
-                ": this container sees the folder repro/ only (SCRIPTS=DIR mounts another folder "
-                "there); give it another script on standard input (docker compose run --rm -T "
-                "ft-repro - <bug.py)"
-            )
-            raise UsageError(f"there is no script {path}{hint if walled else ''}")
-        source = read(path, LARGEST_SCRIPT, _too_long(path))
-    return checked(path, source)
+        return checked(path, sys.stdin.buffer.read(LARGEST_SCRIPT + 1))
+    if os.path.isdir(path):
+        raise UsageError(
+            f"{path} is no file: name a script, or a module of the folder with -m PACKAGE.MODULE"
+        )
+    if path.isprintable() and not os.path.lexists(path):
+        hint = ONLY_REPRO if walled else ""
+        raise UsageError(f"there is no script {path}{hint}")
+    return checked(path, read(path, LARGEST_SCRIPT, _too_long(path)))
 
 
 def checked(path: str, source: bytes) -> bytes:
@@ -234,28 +237,27 @@ def load(
             together.
     """
     for name in filter(None, (path, module)):
-        if not name.isprintable():
-            raise UsageError(f"{name!r} has characters that cannot be shown: give it another name")
+        _check_name(name)
     files = Files(LARGEST_SENT if walled else LARGEST_FOLDER)
     name, source = _source(path, module, walled, files)
     try:
-        name, source, left_out = _as_python(name, source)
+        source, left_out = _as_python(name, source)
     except NotebookError as error:
         raise UsageError(f"{path}: {error}") from error
-    if PurePosixPath(name).name == CONFTEST:
+    name = _name_as_python(name)
+    title = path or module or ""
+    if _is_conftest(name):
         raise UsageError(
-            f"{path or module} is no script: pytest reads it for tests beside it; name a file "
-            f"of tests"
+            f"{title} is no script: pytest reads it for tests beside it; name a file of tests"
         )
     for neighbour in beside:
         files.add_path(neighbour)
     files.add(name, source)  # refuses another file or folder of its name
-    standard_input = b"" if stdin is None else files.read(stdin)
-    source = files.take(name)
+    standard_input = files.read(stdin) if stdin is not None else b""
     return Script(
         name,
-        source,
-        "" if path == "-" else path or module or "",
+        files.take(name),
+        title if title != "-" else "",
         _start(name, source, module),
         tuple(files.found.items()),
         tuple(arguments),
@@ -270,29 +272,62 @@ def _source(path: str | None, module: str | None, walled: bool, files: Files) ->
     """
     if path is not None and path.endswith(".zip") and os.path.isfile(path):
         files.add_archive(path)
-        name = module_file(module, files.found) if module else script_of_archive(path, files.found)
-        return name, checked(name, files.take(name))
+        return _taken(files, module, path)
     if module is not None:
         files.add_path(top_level(path or ".", module))
-        name = module_file(module, files.found)
-        return name, checked(name, files.take(name))
+        return _taken(files, module)
     if path is None:
         raise UsageError("SCRIPT is missing: one Python file, or - for standard input")
     source = read_script(path, walled)
     return "script.py" if path == "-" else Path(path).name, source
 
 
-def _as_python(name: str, source: bytes) -> tuple[str, bytes, tuple[str, ...]]:
-    """Return a script's name and source as plain Python,
-    and the lines that were left out; raises NotebookError.
+def _taken(files: Files, module: str | None, archive: str = "") -> tuple[str, bytes]:
+    """Take the script out of *files*, which come from a folder or an *archive*;
+    return its path and source.
+    """
+    if module:
+        name = module_file(module, files.found)
+    else:
+        name = script_of_archive(archive, files.found)
+    return name, checked(name, files.take(name))
+
+
+def _as_python(name: str, source: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """Return a script's source as plain Python, and the lines that were left out;
+    raises NotebookError.
     """
     if name.endswith(".ipynb"):
-        source, left_out = python_of_notebook(source)
-        return str(PurePosixPath(name).with_suffix(".py")), source, left_out
+        return python_of_notebook(source)
     if is_percent_script(source):
-        source, left_out = python_of_percent_script(source)
-        return name, source, left_out
-    return name, source, ()
+        return python_of_percent_script(source)
+    return source, ()
+
+
+def _name_as_python(name: str) -> str:
+    if name.endswith(".ipynb"):
+        return str(PurePosixPath(name).with_suffix(".py"))
+    return name
+
+
+def _is_conftest(name: str) -> bool:
+    return PurePosixPath(name).name == CONFTEST
+
+
+def _is_main(name: str) -> bool:
+    return PurePosixPath(name).name == "__main__.py"
+
+
+def _is_listed(folder: str) -> bool:
+    return folder not in LEFT_OUT and not folder.startswith(".")
+
+
+def _refuse_links(folder: str, names: Sequence[str]) -> None:
+    """Raise UsageError if one of the *names* in *folder* is a symbolic link."""
+    for name in names:
+        path = os.path.join(folder, name)
+        if os.path.islink(path):
+            raise UsageError(f"{path!r} is a symbolic link")
 
 
 def _start(name: str, source: bytes, module: str | None) -> str:
@@ -301,11 +336,8 @@ def _start(name: str, source: bytes, module: str | None) -> str:
     However the command line names a file of tests: as a script or a module, it would define them
     and run none.
     """
-    if (
-        TEST_FILE.fullmatch(PurePosixPath(name).name)
-        and HAS_TESTS.search(source)
-        and b"__main__" not in source
-    ):
+    is_test_file = TEST_FILE.fullmatch(PurePosixPath(name).name)
+    if is_test_file and HAS_TESTS.search(source) and b"__main__" not in source:
         return TESTS
     return MODULE if module else FILE
 
@@ -314,15 +346,14 @@ def top_level(folder: str, module: str) -> str:
     """Return the path of the top-level package or file of *module*
     in *folder*; raises UsageError.
     """
-    if not all(part.isidentifier() for part in module.split(".")):
+    parts = module.split(".")
+    if not all(map(str.isidentifier, parts)):
         raise UsageError(f"-m {module}: that is no name of a module, such as package.module")
-    top = os.path.join(folder, module.split(".")[0])
-    path = next((candidate for candidate in (top, f"{top}.py") if os.path.exists(candidate)), None)
-    if path is None:
-        raise UsageError(
-            f"-m {module}: {folder} holds neither a folder nor a file {os.path.basename(top)}(.py)"
-        )
-    return path
+    for name in (parts[0], f"{parts[0]}.py"):
+        path = os.path.join(folder, name)
+        if os.path.exists(path):
+            return path
+    raise UsageError(f"-m {module}: {folder} holds neither a folder nor a file {parts[0]}(.py)")
 
 
 def module_file(module: str, files: dict[str, bytes]) -> str:
@@ -344,15 +375,22 @@ def script_of_archive(path: str, files: dict[str, bytes]) -> str:
     Raises UsageError if there is no such script, or more than one.
     """
     sources = [name for name in files if name.endswith((".py", ".ipynb"))]
-    scripts = [name for name in sources if PurePosixPath(name).name != CONFTEST] or sources
-    level = min((name.count("/") for name in scripts), default=0)
-    topmost = [name for name in scripts if name.count("/") == level]
-    candidates = [name for name in topmost if PurePosixPath(name).name == "__main__.py"] or topmost
+    scripts = list(itertools.filterfalse(_is_conftest, sources)) or sources
+    topmost = _topmost(scripts)
+    candidates = list(filter(_is_main, topmost)) or topmost
     if len(candidates) != 1:
         raise UsageError(
             f"{path} holds {len(topmost)} scripts: name the one to run with -m PACKAGE.MODULE"
         )
     return candidates[0]
+
+
+def _topmost(names: Sequence[str]) -> list[str]:
+    """Return the paths in the fewest folders."""
+    names_by_depth: dict[int, list[str]] = {}
+    for name in names:
+        names_by_depth.setdefault(name.count("/"), []).append(name)
+    return names_by_depth[min(names_by_depth)] if names_by_depth else []
 
 
 def _too_long(path: str) -> UsageError:

@@ -21,21 +21,24 @@ LINE = re.compile(
     r"|(?P<magic>(?:[%!]|\w[\w, ]*=[ \t]*[%!])\S.*|[\w.]+\?\??\s*))$"
 )
 MARK = re.compile(rb"^# ?%%", re.MULTILINE)
+CELL_MARK = re.compile(r"^# ?%%.*\n", re.MULTILINE)
 FUTURE = re.compile(r"^from __future__ import [^\n(]+$", re.MULTILINE)
 MAGIC = re.compile(rb"^[ \t]*[%!]\w", re.MULTILINE)
 # What `jupyter nbconvert` makes of them, unless the script imports this function.
 CONVERTED = re.compile(r"^(?P<indent>[ \t]*)(?P<magic>(?:\w[\w, ]*=[ \t]*)?get_ipython\(\)\..*)$")
 CONVERTS = re.compile(rb"^[ \t]*(?:\w[\w, ]*=[ \t]*)?get_ipython\(\)\.", re.MULTILINE)
+Converted = tuple[bytes, tuple[str, ...]]
+"""Python source, and the IPython lines that were left out."""
 
 
-def python_of_notebook(source: bytes) -> tuple[bytes, tuple[str, ...]]:
+def python_of_notebook(source: bytes) -> Converted:
     """Return (Python source of the code cells, IPython lines
     that were left out); raises NotebookError.
     """
     try:
         notebook = json.loads(source)
         language = notebook["metadata"].get("language_info", {}).get("name", "python")
-        cells = [_text(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+        cells = _code(notebook["cells"])
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise NotebookError(f"no notebook of version 4 ({type(error).__name__})") from error
     if language != "python":
@@ -44,6 +47,11 @@ def python_of_notebook(source: bytes) -> tuple[bytes, tuple[str, ...]]:
         return _joined(cells)
     except UnicodeEncodeError as error:
         raise NotebookError("a cell holds a surrogate, which no file of text can hold") from error
+
+
+def _code(cells: list) -> list[str]:
+    """Return the sources of the code cells."""
+    return [_text(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
 
 
 def _text(source: object) -> str:
@@ -58,27 +66,24 @@ def is_percent_script(source: bytes) -> bool:
     """True if *source* is a script with IPython lines: such as `%time` below cell marks (`# %%`),
     or converted ones.
     """
-    converted = CONVERTS.search(source) and b"import get_ipython" not in source
-    return bool(converted or (MARK.search(source) and MAGIC.search(source)))
+    if CONVERTS.search(source) and b"import get_ipython" not in source:
+        return True
+    return bool(MARK.search(source) and MAGIC.search(source))
 
 
-def python_of_percent_script(source: bytes) -> tuple[bytes, tuple[str, ...]]:
+def python_of_percent_script(source: bytes) -> Converted:
     """Return (Python source of a script with cell marks, IPython lines that were left out)."""
-    parts = re.split(r"^# ?%%.*\n", source.decode(errors="surrogateescape"), flags=re.MULTILINE)
+    text = source.decode(errors="surrogateescape")
+    parts = CELL_MARK.split(text)
     return _joined([part for part in parts if part.strip()])
 
 
-def _joined(cells: list[str]) -> tuple[bytes, tuple[str, ...]]:
+def _joined(cells: list[str]) -> Converted:
+    """Return the cells as one script, and the lines that were left out."""
     left_out: list[str] = []
     parts = []
     for number, cell in enumerate(cells, 1):
-        lines = cell.rstrip().split("\n")
-        if lines[0].startswith("%%"):
-            left_out.append(lines[0])
-            whole = lines[0].split()[0] not in OF_PYTHON
-            lines[0] = f"# left out: {lines[0]}"
-            if whole:
-                lines[1:] = [f"# {line}" for line in lines[1:]]
+        lines = _without_cell_magic(cell.rstrip().split("\n"), left_out)
         if not _compiles("\n".join(lines)):
             lines = [_line(line, LINE, left_out) for line in lines]
         lines = [_line(line, CONVERTED, left_out) for line in lines]
@@ -90,6 +95,17 @@ def _joined(cells: list[str]) -> tuple[bytes, tuple[str, ...]]:
         head.append("display = print  # IPython has it")
     text = "\n".join([*head, text])
     return text.encode(errors="surrogateescape"), tuple(left_out)
+
+
+def _without_cell_magic(lines: list[str], left_out: list[str]) -> list[str]:
+    """Return the lines of a cell with a cell magic as comments; add the magic to *left_out*."""
+    first, *rest = lines
+    if not first.startswith("%%"):
+        return lines
+    left_out.append(first)
+    if first.split()[0] not in OF_PYTHON:
+        rest = [f"# {line}" for line in rest]
+    return [f"# left out: {first}", *rest]
 
 
 def _compiles(source: str) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ftrun.configurations import CONFIGURATIONS
 from ftsafety.repro.request import MIB, Limits
@@ -93,20 +94,23 @@ class Options:
 
         Options with their default are left out, except those in ALWAYS_NAMED.
         """
-        words = []
+        words: list[str] = []
         for name, option in REPEATED.items():
             value = getattr(self, name)
-            if value == getattr(Options, name) and name not in ALWAYS_NAMED:
-                continue
-            if name == "configs":
-                words += [option, ",".join(value)]
-            elif isinstance(value, tuple):
-                # In one word, since a value may look like an option.
-                words += [f"{option}={part}" for part in value]
-            elif isinstance(value, bool):
-                words.append(option)
-            elif isinstance(value, float):
-                words += [option, f"{value:g}"]
-            else:
-                words += [option, str(value)]
+            if value != getattr(Options, name) or name in ALWAYS_NAMED:
+                words += _words(option, value)
         return words
+
+
+def _words(option: str, value: Any) -> list[str]:
+    """Return command-line arguments that give *option* this value."""
+    if option == REPEATED["configs"]:
+        return [option, ",".join(value)]
+    if isinstance(value, tuple):
+        # In one word, since a value may look like an option.
+        return [f"{option}={part}" for part in value]
+    if isinstance(value, bool):
+        return [option]
+    if isinstance(value, float):
+        return [option, f"{value:g}"]
+    return [option, str(value)]

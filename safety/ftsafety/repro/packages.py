@@ -16,6 +16,7 @@ from ftrun.errors import OverlayError
 from ftrun.interruption import Interruption
 from ftrun.overlay import absent, has_wheel, install
 from ftrun.project import normalise
+from ftsafety.repro.campaign import names_by_value
 from ftsafety.repro.commands import SERIES
 from ftsafety.repro.twins import LocalScripts, Twin
 
@@ -24,6 +25,11 @@ from ftsafety.repro.twins import LocalScripts, Twin
 NO_WHEEL = re.compile(
     r"(?<!\S)([A-Za-z0-9][\w.-]*+)(?:[<>=!~]\S*+)? (?:has|have) no (?:usable )?wheels"
 )
+WITHOUT_NETWORK = (
+    "and a container without network cannot install packages; run `./twins repro` natively"
+)
+Versions = dict[str, str]
+"""Versions of packages, by normalised name."""
 
 
 @dataclass
@@ -32,7 +38,7 @@ class Packages:
     Owned by one thread.
     """
 
-    added: dict[str, dict[str, str]] = field(default_factory=dict)
+    added: dict[str, Versions] = field(default_factory=dict)
     """By twin: the versions of the installed packages, by normalised name."""
     missing: dict[str, str] = field(default_factory=dict)
     """By twin: the reason why this twin cannot run the script."""
@@ -58,36 +64,62 @@ def add(
         note: called with a line of progress.
     """
     result = Packages()
-    local = {name: twin for name, twin in twins.items() if isinstance(twin, LocalScripts)}
-    for name in [name for name in twins if name not in local]:
-        lacking = [
-            requirement for requirement in requirements if absent(requirement, installed[name])
-        ]
-        if lacking:
-            without = (
-                "and a container without network cannot install packages; run `./twins "
-                "repro` natively"
-            )
-            result.missing[name] = f"the script wants {', '.join(lacking)}, {without}"
+    local: dict[str, LocalScripts] = {}
+    for name, twin in twins.items():
+        if isinstance(twin, LocalScripts):
+            local[name] = twin
+        elif lacking := _lacking(requirements, installed[name]):
+            result.missing[name] = f"the script wants {lacking}, {WITHOUT_NETWORK}"
     if not requirements or not local:
         return result
     note(f"installing {', '.join(requirements)}")
-    folders = (work / str(number) for number in itertools.count())
+    installer = _Installer(requirements, installed, work, cache or work, interruption)
 
-    def put(name: str, pins: Mapping[str, str]) -> dict[str, str]:
-        """Install the packages for the twin *name*,
-        in versions *pins*; return versions by package.
+    def put(name: str, pins: Versions) -> Versions:
+        return installer.put(name, local[name], pins)
+
+    result.added, reasons = _installed(local, put)
+    for name, why in reasons.items():
+        words = installer.words(name, why)
+        result.missing[name] = f"its packages cannot be installed there: {words}"
+        note(f"repro: {name}: {result.missing[name]}")
+    if different := differences(result.added):
+        result.remarks.append(f"No version of each package serves all interpreters: {different}.")
+    return result
+
+
+def _lacking(requirements: Iterable[str], installed: Mapping[str, str]) -> str:
+    return ", ".join(requirement for requirement in requirements if absent(requirement, installed))
+
+
+class _Installer:
+    """Installer of the packages of one script. Owned by one thread. Arguments: see `add`."""
+
+    def __init__(
+        self,
+        requirements: Sequence[str],
+        installed: Mapping[str, Mapping[str, str]],
+        work: Path,
+        cache: Path,
+        interruption: Interruption,
+    ):
+        self._requirements, self._installed = requirements, installed
+        self._cache, self._interruption = cache, interruption
+        self._folders = (work / str(number) for number in itertools.count())
+
+    def put(self, name: str, twin: LocalScripts, pins: Versions) -> Versions:
+        """Install the packages for the twin *name*, in versions *pins*;
+        return versions by package. Raises OverlayError.
         """
-        twin, folder = local[name], next(folders)
-        constraints = [f"{package}=={version}" for package, version in pins.items()]
+        folder = next(self._folders)
         added = install(
             folder,
             twin.python,
-            requirements,
-            installed[name],
-            cache or work,
-            interruption,
-            constraints,
+            self._requirements,
+            self._installed[name],
+            self._cache,
+            self._interruption,
+            [f"{package}=={version}" for package, version in pins.items()],
         )
         twin.overlay = str(folder)
         versions = {}
@@ -96,19 +128,46 @@ def add(
             versions[normalise(package)] = version
         return versions
 
-    result.added, reasons = _installed(local, put)
-    for name, why in reasons.items():
-        why = _words(name, requirements, why, cache or work, interruption)
-        result.missing[name] = f"its packages cannot be installed there: {why}"
-        note(f"repro: {name}: {result.missing[name]}")
-    if different := differences(result.added):
-        result.remarks.append(f"No version of each package serves all interpreters: {different}.")
-    return result
+    def words(self, name: str, why: str) -> str:
+        """Return in words why packages cannot be installed for the twin *name*.
+        *why*: the installer's error.
+
+        If the error is about a missing wheel, return a short sentence about this wheel,
+        else *why* itself.
+        """
+        match = NO_WHEEL.search(why)
+        if match is None:
+            return why
+        package = match[1]
+        free = name != "gil"
+        version, later = name, _tag(SERIES[-1], free)
+        if name in ("ft", "gil"):
+            version = _tag("{}.{}".format(*sys.version_info), free)
+        words = f"no wheel of {package} for {version}"
+        if later != version and self._has_wheel(package, free):
+            words += f"; {later} has one"
+        return words
+
+    def _has_wheel(self, package: str, free: bool) -> bool:
+        """Return True if there is a wheel for the latest series."""
+        requirement = self._requirement(package)
+        return has_wheel(requirement, SERIES[-1], free, self._cache, self._interruption)
+
+    def _requirement(self, package: str) -> str:
+        """Return the requirement that names *package*; *package* itself if none does."""
+        for requirement in self._requirements:
+            if re.match(rf"{re.escape(package)}\b", requirement, re.IGNORECASE):
+                return requirement
+        return package
+
+
+def _tag(series: str, free: bool) -> str:
+    return f"{series}t" if free else series
 
 
 def _installed(
-    names: Iterable[str], put: Callable[[str, Mapping[str, str]], dict[str, str]]
-) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    names: Iterable[str], put: Callable[[str, Versions], Versions]
+) -> tuple[dict[str, Versions], dict[str, str]]:
     """Install the packages for the twins, in the same versions if possible; return versions and
     failures by twin.
 
@@ -116,64 +175,37 @@ def _installed(
     fit the free-threaded twin, and the others then take the same versions. If they cannot, another
     interpreter's versions may serve all.
     """
-    versions: dict[str, dict[str, str]] = {}
+    leaders: list[str] = []
     reasons: dict[str, str] = {}
     for leader in names:
         try:
-            pins = versions[leader] = put(leader, {})
+            pins = put(leader, {})
         except OverlayError as error:
             reasons[leader] = error.args[0]
             continue
+        leaders.append(leader)
         with contextlib.suppress(OverlayError):
             followers = {name: put(name, pins) for name in names if name != leader}
-            return {name: pins if name == leader else followers[name] for name in names}, {}
-    return {name: put(name, {}) for name in versions}, reasons
-
-
-def _words(
-    name: str, requirements: Sequence[str], why: str, cache: Path, interruption: Interruption
-) -> str:
-    """Return in words why packages cannot be installed for the twin *name*.
-    *why*: the installer's error.
-
-    If the error is about a missing wheel, return a short sentence about this wheel,
-    else *why* itself.
-    """
-    match = NO_WHEEL.search(why)
-    if match is None:
-        return why
-    package, suffix = match[1], "t" if name != "gil" else ""
-    version = (
-        f"{sys.version_info.major}.{sys.version_info.minor}{suffix}"
-        if name in ("ft", "gil")
-        else name
-    )
-    words = f"no wheel of {package} for {version}"
-    requirement = next(
-        (
-            line
-            for line in requirements
-            if re.match(rf"{re.escape(package)}\b", line, re.IGNORECASE)
-        ),
-        package,
-    )
-    later = SERIES[-1] + suffix
-    if later != version and has_wheel(requirement, SERIES[-1], bool(suffix), cache, interruption):
-        words += f"; {later} has one"
-    return words
+            return {name: followers.get(name, pins) for name in names}, {}
+    return {name: put(name, {}) for name in leaders}, reasons
 
 
 def differences(versions: Mapping[str, Mapping[str, str]]) -> str:
     """Return the packages whose version differs between twins: "numpy 2.1 (ft), 2.2 (gil)"."""
     words = []
     for name in sorted(set().union(*versions.values())):
-        by_version: dict[str, list[str]] = {}
+        pairs = []
         for twin, packages in versions.items():
             if name in packages:
-                by_version.setdefault(packages[name], []).append(twin)
-        if len(by_version) > 1:
-            twins_of_versions = [
-                f"{version} ({', '.join(twins)})" for version, twins in by_version.items()
-            ]
-            words.append(f"{name} {', '.join(twins_of_versions)}")
+                pairs.append((twin, packages[name]))
+        twins_of_versions = names_by_value(pairs)
+        if len(twins_of_versions) > 1:
+            words.append(f"{name} {_by_version(twins_of_versions)}")
     return "; ".join(words)
+
+
+def _by_version(twins_of_versions: Mapping[str, Iterable[str]]) -> str:
+    words = []
+    for version, twins in twins_of_versions.items():
+        words.append(f"{version} ({', '.join(twins)})")
+    return ", ".join(words)

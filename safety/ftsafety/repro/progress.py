@@ -41,21 +41,26 @@ class Progress:
             self._title, self._counts = title, {}
         if outcome is not None:
             self._counts.setdefault(config, Counter())[outcome.kind] += 1
-        elapsed = int(time.monotonic() - self._begin)
-        start = f"{terminal(title)}{' ' if title else ''}"
+        start = f"{terminal(title)} " if title else ""
         if self._terminal:
-            text = f"{start}{done} of {rounds} rounds, {elapsed // 60}:{elapsed % 60:02}  "
-            text += "  ".join(
-                f"{name}: {_tally(counts)}" for name, counts in sorted(self._counts.items())
-            )
             running = "" if outcome else f"  running {config}"
-            self._write("\r\x1b[K" + (text + running)[: shutil.get_terminal_size().columns - 1])
+            rounds_done = f"{done} of {rounds} rounds, {self._elapsed()}"
+            self._replace_line(f"{start}{rounds_done}  {self._tallies()}{running}")
         elif outcome is not None:
-            detail = f" ({one_line(outcome.detail)[:100]})" if outcome.detail else ""
-            self._write(
-                f"{start}round {done + 1} of {rounds}, {config}: {outcome.kind}{detail}, "
-                f"{outcome.seconds:.1f} s\n"
-            )
+            self._write(f"{start}round {done + 1} of {rounds}, {config}: {_end(outcome)}\n")
+
+    def _replace_line(self, text: str) -> None:
+        columns = shutil.get_terminal_size().columns
+        self._write(f"\r\x1b[K{text[: columns - 1]}")
+
+    def _elapsed(self) -> str:
+        minutes, seconds = divmod(int(time.monotonic() - self._begin), 60)
+        return f"{minutes}:{seconds:02}"
+
+    def _tallies(self) -> str:
+        return "  ".join(
+            f"{config}: {_tally(counts)}" for config, counts in sorted(self._counts.items())
+        )
 
     def close(self) -> None:
         """Erase the changing line."""
@@ -66,6 +71,11 @@ class Progress:
         with contextlib.suppress(OSError):  # the terminal was closed; the report may go into a file
             self._stream.write(text)
             self._stream.flush()
+
+
+def _end(outcome: Outcome) -> str:
+    detail = f" ({one_line(outcome.detail)[:100]})" if outcome.detail else ""
+    return f"{outcome.kind}{detail}, {outcome.seconds:.1f} s"
 
 
 def _tally(counts: Counter) -> str:

@@ -40,6 +40,13 @@ class Script:
         return self.source.decode(errors="backslashreplace")
 
     @property
+    def size(self) -> int:
+        """The number of bytes of the script, its files and its standard input."""
+        contents = [self.source, self.stdin]
+        contents += [content for _, content in self.files]
+        return sum(map(len, contents))
+
+    @property
     def module(self) -> str:
         """The dotted name of the script's module: "package.bug"."""
         return ".".join(PurePosixPath(self.name).with_suffix("").parts).removesuffix(".__main__")
@@ -76,14 +83,14 @@ class Script:
         """
         if values["how"] not in (FILE, MODULE, TESTS):
             raise ValueError(f"a script is not started as {values['how']!r}")
-        files = tuple(
-            (relative(name), base64.b64decode(content)) for name, content in values["files"]
-        )
+        files = []
+        for name, content in values["files"]:
+            files.append((relative(name), base64.b64decode(content)))
         return cls(
             relative(values["name"]),
             base64.b64decode(values["source"]),
             how=values["how"],
-            files=files,
+            files=tuple(files),
             arguments=tuple(map(str, values["arguments"])),
             stdin=base64.b64decode(values["stdin"]),
         )
@@ -96,19 +103,20 @@ def relative(name: str) -> str:
     if len(name) > LONGEST_PATH:
         raise ValueError(f"{name[:100]!r}... is too long for a path")
     path = PurePosixPath(name)
-    if (
-        path.is_absolute()
-        or ".." in path.parts
-        or not path.parts
-        or "\\" in name
-        or not name.isprintable()
-    ):
+    if not _is_inside(path) or "\\" in name or not name.isprintable():
         raise ValueError(f"{name!r} is no path within a folder")
-    if len(name.encode()) > LONGEST_PATH or any(
-        len(part.encode()) > LONGEST_NAME for part in path.parts
-    ):
+    longest = max(map(_number_of_bytes, path.parts))
+    if _number_of_bytes(name) > LONGEST_PATH or longest > LONGEST_NAME:
         raise ValueError(f"{name[:100]!r}... is too long for a path")
     return str(path)
+
+
+def _is_inside(path: PurePosixPath) -> bool:
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+
+
+def _number_of_bytes(text: str) -> int:
+    return len(text.encode())
 
 
 def shell_path(path: str) -> str:

@@ -65,13 +65,17 @@ def label(description: dict, names: Collection[str]) -> str:
     a debug build.
     """
     python = description["interpreter"]
-    free = "t" if python["twin"] == "ft" else ""
-    name = python["version"] + free + ("d" if "--with-pydebug" in python["config_args"] else "")
-    return next(
-        candidate
-        for candidate in (name, *(f"{name}-{n}" for n in range(2, 100)))
-        if candidate not in names
-    )
+    name = python["version"]
+    if python["twin"] == "ft":
+        name += "t"
+    if "--with-pydebug" in python["config_args"]:
+        name += "d"
+    result = name
+    number = 1
+    while result in names:
+        number += 1
+        result = f"{name}-{number}"
+    return result
 
 
 class RemoteScripts(RemoteTwin):

@@ -23,31 +23,42 @@ def build_command(name: str, folder: str) -> str:
 
     Return "" if no source in *folder* mentions the module.
     """
-    setup, project = (_text(os.path.join(folder, name)) for name in ("setup.py", "pyproject.toml"))
+    setup = _text(os.path.join(folder, "setup.py"))
+    project = _text(os.path.join(folder, "pyproject.toml"))
     source = _source(name, folder)
     build = _build(name, setup, project, source)
     if not build:
         return ""
-    mentions = f"{setup} {project} {'cython' if source.endswith('.pyx') else ''}".lower()
-    requirements = [requirement for requirement in NEEDED if requirement in mentions]
-    if requirements:
-        install = (
-            f"python -m pip install --quiet --upgrade --target {NEEDED_FOLDER} "
-            f"{' '.join(requirements)}"
-        )
-        build = f"{install} && PYTHONPATH={NEEDED_FOLDER} {build}"
+    mentions = f"{setup} {project}".lower()
+    if source.endswith(".pyx"):
+        mentions += " cython"
+    build = _with_requirements(mentions, build)
     if folder:
         build = f"cd {shell_path(folder)} && {build}"
-    return " && ".join(
-        f"{program()} exec {twin} sh -c {shlex.quote(build)}" for twin in sorted({*TWIN.values()})
+    quoted = shlex.quote(build)
+    twins = sorted(set(TWIN.values()))
+    return " && ".join(f"{program()} exec {twin} sh -c {quoted}" for twin in twins)
+
+
+def _with_requirements(mentions: str, build: str) -> str:
+    """Return the command *build* after the installation of the requirements that the build files
+    mention.
+    """
+    requirements = [requirement for requirement in NEEDED if requirement in mentions]
+    if not requirements:
+        return build
+    install = (
+        f"python -m pip install --quiet --upgrade --target {NEEDED_FOLDER} {' '.join(requirements)}"
     )
+    return f"{install} && PYTHONPATH={NEEDED_FOLDER} {build}"
 
 
 def _source(name: str, folder: str) -> str:
     """Return the name of the extension module's source file in *folder*; "" if there is none."""
     for suffix in SOURCES:
-        if os.path.exists(os.path.join(folder, f"{name}.{suffix}")):
-            return f"{name}.{suffix}"
+        file = f"{name}.{suffix}"
+        if os.path.exists(os.path.join(folder, file)):
+            return file
     return ""
 
 
