@@ -29,7 +29,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -83,15 +82,20 @@ class Entry:
     others: tuple[str, ...] = ()
     """Requirements that are installed together with a version of the package."""
 
+    @property
+    def is_of_python(self) -> bool:
+        """True for a bug of CPython, or one that every version of its package has."""
+        return self.package in (None, CPYTHON)
+
     def expects(self, config: str, version: str, patches: str = "") -> str:
         """Return the expectation for this version of the package; `patches` are those applied to CPython."""
         if self.package is None or self.fixed is None:
             return self.expected[config]
-        has, fixed = Version(version), Version(self.fixed)
-        if self.package == CPYTHON and has.release[:2] > fixed.release[:2]:
+        actual, fixed = Version(version), Version(self.fixed)
+        if self.package == CPYTHON and actual.release[:2] > fixed.release[:2]:
             return UNKNOWN  # each series of CPython has its own releases: "Fixed" is of one
         number = self.link.rpartition("/")[2]
-        if has >= fixed or re.search(rf"\bgh-{number}\b", patches):
+        if actual >= fixed or re.search(rf"\bgh-{number}\b", patches):
             return Kind.OK
         return self.expected[config]
 
@@ -111,19 +115,40 @@ class Row:
     date: str
     python: str
 
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """The values in which a row is equal to the row that it replaces."""
+        return self.script, self.version, self.config, self.python
+
+    @property
+    def order(self) -> tuple:
+        """The place of the row in the file."""
+        return self.script, self.python, self.version, [*CONFIGURATIONS].index(self.config)
+
 
 def read(path: Path) -> Entry:
     """Read the entry that a script's header describes; raises GalleryError."""
     text = path.read_text(encoding="utf-8")
-    said = dict(FIELD.findall(text))
-    expected = {config: said.get(f"Expected {config}", "") for config in CONFIGURATIONS}
-    wrong = [value for value in expected.values() if not EXPECTED.fullmatch(value) or _kinds(value) - set(Kind)]
-    versions = [said.get(name) for name in ("Package", "Fails", "Fixed")]
-    if wrong or not ISSUE.fullmatch(said.get("Link", "")) or "Timeout" not in said or len({*map(bool, versions)}) > 1:
-        raise GalleryError(f"{path.name}: its header lacks a field or has a wrong one: {said}")
+    fields = dict(FIELD.findall(text))
+    expected = {config: fields.get(f"Expected {config}", "") for config in CONFIGURATIONS}
+    package = fields.get("Package"), fields.get("Fails"), fields.get("Fixed")
+    if not (_is_valid(fields) and all(map(_is_expectation, expected.values())) and _is_all_or_nothing(package)):
+        raise GalleryError(f"{path.name}: its header lacks a field or has a wrong one: {fields}")
     title = text.partition("\n")[0].lstrip("# ").rstrip(".")
-    others = tuple(said.get("With", "").split())
-    return Entry(path, title, said["Link"], float(said["Timeout"]), expected, *versions, others)
+    others = tuple(fields.get("With", "").split())
+    return Entry(path, title, fields["Link"], float(fields["Timeout"]), expected, *package, others)
+
+
+def _is_valid(fields: Mapping[str, str]) -> bool:
+    return "Timeout" in fields and ISSUE.fullmatch(fields.get("Link", "")) is not None
+
+
+def _is_expectation(text: str) -> bool:
+    return EXPECTED.fullmatch(text) is not None and _kinds(text) <= set(Kind)
+
+
+def _is_all_or_nothing(fields: Iterable[str | None]) -> bool:
+    return len(set(map(bool, fields))) == 1
 
 
 def _kinds(expected: str) -> set[str]:
@@ -131,22 +156,22 @@ def _kinds(expected: str) -> set[str]:
     return set(match[1].split(", ")) if match and match[1] else set()
 
 
-def holds(expected: str, seen: Iterable[str]) -> bool:
+def holds(expected: str, ends: Iterable[str]) -> bool:
     """True if runs that ended in these ways meet the expectation."""
-    found = set(seen)
+    kinds = set(ends)
     if expected == UNKNOWN:
         return True
     if expected == Kind.GIL:
-        return Kind.GIL in found and found <= {Kind.OK, Kind.GIL}
-    kinds = _kinds(expected)
-    return found <= {Kind.OK, *kinds} and (not expected.startswith("fails") or bool(found & kinds))
+        return Kind.GIL in kinds and kinds <= {Kind.OK, Kind.GIL}
+    failures = _kinds(expected)
+    if expected.startswith("fails") and kinds.isdisjoint(failures):
+        return False
+    return kinds <= {Kind.OK, *failures}
 
 
-def main() -> int:
-    """Run the gallery; return 0 if every script behaves as its header says."""
-    add = (
-        parser := argparse.ArgumentParser(description="Run the gallery and compare it with its headers.")
-    ).add_argument
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Run the gallery and compare it with its headers.")
+    add = parser.add_argument
     add("scripts", nargs="*", type=Path, metavar="SCRIPT", help="these scripts only")
     add("--versions", action="store_true", help="also in the versions of a package before and after the fix")
     add("--configs", default="gil,ft-gil,ft", help="these configurations only (default: %(default)s)")
@@ -161,25 +186,31 @@ def main() -> int:
         metavar="DIR",
         help="this project's folder on the workers (default: as here)",
     )
-    given = parser.parse_args()
+    return parser
+
+
+def main() -> int:
+    """Run the gallery; return 0 if every script behaves as its header says."""
+    parser = _parser()
+    options = parser.parse_args()
     try:
         entries = [read(path) for path in sorted(HERE.glob("*.py")) if path.name != Path(__file__).name]
-        chosen = [read(path) for path in given.scripts] or entries
+        chosen = [read(path) for path in options.scripts] or entries
     except (GalleryError, OSError) as error:
         parser.error(str(error))
     with Interruption() as interruption, contextlib.ExitStack() as stack:
         progress = stack.enter_context(contextlib.closing(Progress()))
         try:
-            rows, notes = Gallery(given, interruption, progress, stack).run(chosen)
+            rows, notes = Gallery(options, interruption, progress, stack).run(chosen)
         except Interrupted as error:
             return error.exit_status
         except TwinError as error:
             progress.note(f"run_gallery.py: {error}")
             return 2 if isinstance(error, NoCluster) else 1
     print(page(chosen, rows, notes))
-    if given.out is not None:
-        text = page(entries, merged(given.out.with_suffix(".json"), rows), notes)
-        given.out.write_text(text, encoding="utf-8")
+    if options.out is not None:
+        text = page(entries, merged(options.out.with_suffix(".json"), rows), notes)
+        options.out.write_text(text, encoding="utf-8")
     unexpected = sorted({row.script for row in rows if not row.as_expected})
     print(f"not as expected: {', '.join(unexpected) or 'nothing'}", file=sys.stderr)
     return 1 if unexpected else 0
@@ -188,13 +219,20 @@ def main() -> int:
 class Gallery:
     """All runs of the gallery. Owned by one thread."""
 
-    def __init__(self, given, interruption: Interruption, progress: Progress, stack: contextlib.ExitStack):
-        self._given, self._interruption, self._progress = given, interruption, progress
+    def __init__(
+        self, options: argparse.Namespace, interruption: Interruption, progress: Progress, stack: contextlib.ExitStack
+    ):
+        self._options, self._interruption, self._progress = options, interruption, progress
+        self._twins: dict[str, LocalScripts] = {}
+        self._packages: dict[str, dict[str, str]] = {}
+        """By twin: the versions of its own packages, by normalised name."""
         pythons = {name: interpreter(name, interruption) for name in ("ft", "gil")}
-        self._twins = {name: LocalScripts(Path(python), interruption) for name, python in pythons.items()}
-        described = {name: twin.describe() for name, twin in self._twins.items()}
-        self._packages = {name: found["packages"] for name, found in described.items()}
-        self._python = described["ft"]["interpreter"]["version"]
+        for name, python in pythons.items():
+            twin = self._twins[name] = LocalScripts(Path(python), interruption)
+            description = twin.describe()
+            self._packages[name] = description["packages"]
+            if name == "ft":
+                self._python = description["interpreter"]["version"]
         self._patches = _patches(pythons["ft"])
         self._added: tuple[str, ...] = ()
         """The requirements that the twins have in addition to their own packages."""
@@ -211,75 +249,84 @@ class Gallery:
 
     def _versions(self, entry: Entry, notes: list[str]) -> Iterator[tuple[str, dict[str, str]]]:
         """Yield (version, reason by twin that lacks it): as locked, and with --versions before and after the fix."""
-        own = entry.package is None or entry.package == CPYTHON
-        locked = self._python if own else self._packages["ft"].get(normalise(entry.package or ""))
+        locked = self._python
+        if not entry.is_of_python:
+            locked = self._packages["ft"].get(normalise(entry.package or ""))
         if locked:
             self._install(())
             yield locked, {}
-        for version in (entry.fails, entry.fixed) if self._given.versions and not own else ():
+        if not self._options.versions or entry.is_of_python:
+            return
+        for version in (entry.fails, entry.fixed):
             if version is None or version == locked:
                 continue
-            wanted = f"{entry.package}=={version}"
-            missing = self._install((wanted, *entry.others))
-            notes += (f"{entry.path.name}: {wanted}, for {name}: {reason}" for name, reason in missing.items())
+            pin = f"{entry.package}=={version}"
+            missing = self._install((pin, *entry.others))
+            notes += (f"{entry.path.name}: {pin}, for {name}: {reason}" for name, reason in missing.items())
             if len(missing) < len(self._twins):
                 yield version, missing
 
-    def _install(self, wanted: tuple[str, ...]) -> dict[str, str]:
+    def _install(self, requirements: tuple[str, ...]) -> dict[str, str]:
         """Give the twins these packages in addition to their own; return the reason for each that cannot have them."""
         missing: dict[str, str] = {}
-        self._added = wanted
-        if self._given.dask:  # each task installs them
+        self._added = requirements
+        if self._options.dask:  # each task installs them
             return missing
-        if wanted:
-            self._progress.note(f"installing {' '.join(wanted)}")
+        if requirements:
+            self._progress.note(f"installing {' '.join(requirements)}")
         for name, twin in self._twins.items():
             twin.overlay = None
-            if wanted:
-                folder = Path(tempfile.mkdtemp(dir=self._work)) / "packages"
+            if requirements:
                 try:
-                    install(folder, twin.python, wanted, self._packages[name], CACHE, self._interruption)
-                    twin.overlay = str(folder)
+                    twin.overlay = self._overlay(name, requirements)
                 except OverlayError as error:
                     missing[name] = f"cannot be installed: {error}"
         return missing
 
-    def _rows(self, entry: Entry, version: str, missing: dict[str, str]) -> list[Row]:
-        given = self._given
+    def _overlay(self, name: str, requirements: tuple[str, ...]) -> str:
+        """Install the packages for a twin; return their folder. Raises OverlayError."""
+        folder = Path(tempfile.mkdtemp(dir=self._work)) / "packages"
+        python, packages = self._twins[name].python, self._packages[name]
+        install(folder, python, requirements, packages, CACHE, self._interruption)
+        return str(folder)
+
+    def _campaign(self, entry: Entry, missing: dict[str, str]) -> Campaign:
+        options = self._options
         script = Script(entry.path.name, entry.path.read_bytes(), str(entry.path))
-        if given.dask:
-            options = Options(
-                script,
-                packages=self._added,
-                timeout=entry.timeout,
-                budget=BUDGET_SECONDS,
-                dask=given.dask,
-                dask_python=given.dask_python,
-                dask_folder=given.dask_folder,
-            )
-            campaign: Campaign = ClusterCampaign(options, self._interruption, self._progress)
-        else:
+        if not options.dask:
             deadline = time.monotonic() + BUDGET_SECONDS
             limits, update = Limits(entry.timeout), self._progress.update
-            campaign = Campaign(script, self._twins, limits, update, deadline, missing)
-        found = campaign.run(given.configs.split(","), given.repeat, given.threads, f"{entry.path.stem} {version}:")
+            return Campaign(script, self._twins, limits, update, deadline, missing)
+        cluster_options = Options(
+            script,
+            packages=self._added,
+            timeout=entry.timeout,
+            budget=BUDGET_SECONDS,
+            dask=options.dask,
+            dask_python=options.dask_python,
+            dask_folder=options.dask_folder,
+        )
+        return ClusterCampaign(cluster_options, self._interruption, self._progress)
+
+    def _rows(self, entry: Entry, version: str, missing: dict[str, str]) -> Iterator[Row]:
+        options = self._options
+        campaign = self._campaign(entry, missing)
+        title = f"{entry.path.stem} {version}:"
+        all_runs = campaign.run(options.configs.split(","), options.repeat, options.threads, title)
         self._interruption.check()
-        for config, runs in found.items():
-            if given.dask and runs.missing:
-                self._progress.note(f"{entry.path.name}: {config}: {runs.missing}")
         patches = self._patches if entry.package == CPYTHON else ""
-        return [
-            self._row(entry, version, runs, entry.expects(config, version, patches))
-            for config, runs in found.items()
-            if runs.outcomes
-        ]
+        for config, runs in all_runs.items():
+            if options.dask and runs.missing:
+                self._progress.note(f"{entry.path.name}: {config}: {runs.missing}")
+            if runs.outcomes:
+                yield self._row(entry, version, runs, entry.expects(config, version, patches))
 
     def _row(self, entry: Entry, version: str, runs: Runs, expected: str) -> Row:
-        kinds = Counter(outcome.kind for outcome in runs.outcomes)
-        python = self._python + (" with patches" if self._patches else "")
+        kinds = runs.kinds
+        python = f"{self._python} with patches" if self._patches else self._python
         return Row(
             entry.path.name,
-            python if entry.package in (None, CPYTHON) else version,
+            python if entry.is_of_python else version,
             runs.config,
             runs.counted,
             runs.failures,
@@ -303,8 +350,8 @@ def interpreter(twin: str, interruption: Interruption) -> str:
 
 def _outer_python() -> str:
     """Return the python3 that the user's shell finds, outside of this twin."""
-    own = os.path.join(sys.prefix, "bin")
-    path = os.pathsep.join(each for each in os.get_exec_path() if each != own)
+    folder_of_twin = os.path.join(sys.prefix, "bin")
+    path = os.pathsep.join(folder for folder in os.get_exec_path() if folder != folder_of_twin)
     return shutil.which("python3", path=path) or sys.executable
 
 
@@ -319,53 +366,67 @@ def _patches(python: str) -> str:
 
 def merged(path: Path, rows: list[Row]) -> list[Row]:
     """Add `rows` to the file, replacing those of the same script, version, configuration and Python; return all."""
-    new = {(row.script, row.version, row.config, row.python) for row in rows}
-    old = [Row(**each) for each in json.loads(path.read_text())] if path.exists() else []
-    merged = [row for row in old if (row.script, row.version, row.config, row.python) not in new] + rows
-    merged.sort(key=lambda row: (row.script, row.python, row.version, [*CONFIGURATIONS].index(row.config)))
-    path.write_text(json.dumps([asdict(row) for row in merged], indent=1) + "\n")
-    return merged
+    keys = {row.key for row in rows}
+    all_rows = list(rows)
+    if path.exists():
+        for fields in json.loads(path.read_text()):
+            row = Row(**fields)
+            if row.key not in keys:
+                all_rows.append(row)
+    all_rows.sort(key=lambda row: row.order)
+    path.write_text(json.dumps(list(map(asdict, all_rows)), indent=1) + "\n")
+    return all_rows
 
 
 def page(entries: Iterable[Entry], rows: Iterable[Row], notes: Iterable[str] = ()) -> str:
     """Return the results as one page of Markdown: bug by version by configuration."""
-    by_script: dict[str, list[Row]] = {}
+    rows_of_scripts: dict[str, list[Row]] = {}
     for row in rows:
-        by_script.setdefault(row.script, []).append(row)
-    lines = ["| bug | version | CPython | `gil` | `ft-gil` | `ft` | date |", "|---|---|---|---|---|---|---|"]
+        rows_of_scripts.setdefault(row.script, []).append(row)
+    lines = [
+        "# The gallery in numbers",
+        "",
+        "Failure rates with their 95% intervals (Clopper-Pearson), and how the runs ended. **Bold**: not as "
+        "expected. A fix in a release of CPython is in later series too, and not in earlier ones. Made by "
+        "`repro/run_gallery.py --versions`.",
+        "",
+        "| bug | version | CPython | `gil` | `ft-gil` | `ft` | date |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for entry in entries:
-        found: dict[tuple[str, str], dict[str, Row]] = {}
-        for row in by_script.get(entry.path.name, ()):
-            found.setdefault((row.version, row.python), {})[row.config] = row
-        repository, number = ISSUE.fullmatch(entry.link).groups()  # type: ignore[union-attr] # read() has checked it
-        said = markdown(f"{entry.title} ({entry.path.name})")
-        fix = f"; fixed in {entry.package} {entry.fixed}" if entry.fixed else ""
-        bug = f"[{repository.rpartition('/')[2]} {number}]({entry.link}): {said}{fix}"
-        for (version, python), configs in found.items():
-            name = "-" if entry.package in (None, CPYTHON) else markdown(f"{entry.package} {version}")
-            cells = [_cell(configs.get(config)) for config in CONFIGURATIONS]
-            lines.append(f"| {bug} | {name} | {python} | {' | '.join(cells)} | {next(iter(configs.values())).date} |")
-            bug = ""
-    text = "\n".join(
-        [
-            "# The gallery in numbers",
-            "",
-            "Failure rates with their 95% intervals (Clopper-Pearson), and how the runs ended. **Bold**: not as "
-            "expected. A fix in a release of CPython is in later series too, and not in earlier ones. Made by "
-            "`repro/run_gallery.py --versions`.",
-            "",
-            *lines,
-            "",
-        ]
-    )
-    return text + "".join(f"- not run: {markdown(note)}\n" for note in notes)
+        lines += _lines(entry, rows_of_scripts.get(entry.path.name, ()))
+    lines += (f"- not run: {markdown(note)}" for note in notes)
+    return "\n".join(lines) + "\n"
+
+
+def _lines(entry: Entry, rows: Iterable[Row]) -> Iterator[str]:
+    """Yield a line of the table for each version in which the script was run."""
+    versions: dict[tuple[str, str], dict[str, Row]] = {}
+    for row in rows:
+        versions.setdefault((row.version, row.python), {})[row.config] = row
+    bug = _bug(entry)
+    for (version, python), configs in versions.items():
+        name = "-" if entry.is_of_python else markdown(f"{entry.package} {version}")
+        cells = [_cell(configs.get(config)) for config in CONFIGURATIONS]
+        date = next(iter(configs.values())).date
+        yield f"| {bug} | {name} | {python} | {' | '.join(cells)} | {date} |"
+        bug = ""
+
+
+def _bug(entry: Entry) -> str:
+    repository, number = ISSUE.fullmatch(entry.link).groups()  # type: ignore[union-attr] # read() has checked it
+    title = markdown(f"{entry.title} ({entry.path.name})")
+    fix = f"; fixed in {entry.package} {entry.fixed}" if entry.fixed else ""
+    return f"[{repository.rpartition('/')[2]} {number}]({entry.link}): {title}{fix}"
 
 
 def _cell(row: Row | None) -> str:
     if row is None:
         return ""
+    text = rate(row.failures, row.runs)
     kinds = ", ".join(f"{number} {kind}" for kind, number in row.kinds.items() if kind != Kind.OK)
-    text = rate(row.failures, row.runs) + (f": {kinds}" if kinds else "")
+    if kinds:
+        text += f": {kinds}"
     return text if row.as_expected else f"**{text}**"
 
 
