@@ -21,14 +21,16 @@ class CopyError(Exception):
 
 
 def _run(command: Iterable[str], folder: str | None = None) -> None:
+    words = list(command)
     try:
         done = subprocess.run(
-            [*command], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True
+            words, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True
         )
     except OSError as error:
         raise CopyError(str(error)) from error
     if done.returncode:
-        raise CopyError((done.stderr.strip() or f"{[*command][0]} failed").splitlines()[0])
+        message = done.stderr.strip() or f"{words[0]} failed"
+        raise CopyError(message.splitlines()[0])
 
 
 def check_namespaces() -> None:

@@ -177,7 +177,8 @@ def from_serial(serial: Serial) -> list[Finding]:
         findings.append(kinds.make("overwritten-sample", where, keys=keys_in_words, number=number))
     images = serial.decoded_late
     if images:
-        findings.append(kinds.make("decoded-late", where, path=images[0], number=len(images)))
+        number = len(images)
+        findings.append(kinds.make("decoded-late", where, path=images[0], number=number))
     return findings + _files_written(serial, where)
 
 
@@ -261,8 +262,10 @@ def _rounds(bursts: list[Burst]) -> int:
 def _examples(loads: Loads, failures: list[Mismatch]) -> str:
     """Return in words the last failure of each key, for up to three keys."""
     by_key = {repr(failure.key): failure for failure in failures}
-    examples = itertools.islice(by_key.values(), 3)
-    return "; ".join(f"{loads.unit} {example.key!r}: {example.description}" for example in examples)
+    examples = []
+    for key, failure in itertools.islice(by_key.items(), 3):
+        examples.append(f"{loads.unit} {key}: {failure.description}")
+    return "; ".join(examples)
 
 
 def _remedy(causes: list[str], suspects: list[Finding]) -> str:

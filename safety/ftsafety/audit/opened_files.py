@@ -63,7 +63,9 @@ class OpenedFiles:
 
 def _is_data(path: str) -> bool:
     """True if *path* is a regular file, neither code nor part of an installed package."""
-    return os.path.isfile(path) and not path.endswith(_CODE) and not path.startswith(_NO_DATA)
+    if path.endswith(_CODE) or path.startswith(_NO_DATA):
+        return False
+    return os.path.isfile(path)
 
 
 def _may_be_made(path: str) -> bool:

@@ -187,7 +187,9 @@ def _finding_text(number: int, finding: Finding) -> str:
 
 def _rank(finding: Finding) -> tuple[bool, bool, int]:
     """Return the sort key of a finding in the report: causes before symptoms, and notes last."""
-    return finding.level == Level.NOTE, finding.kind in SYMPTOMS, [*Level].index(finding.level)
+    is_note = finding.level == Level.NOTE
+    is_symptom = finding.kind in SYMPTOMS
+    return is_note, is_symptom, list(Level).index(finding.level)
 
 
 def _field(name: str, text: str) -> str:

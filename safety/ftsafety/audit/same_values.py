@@ -306,7 +306,9 @@ def _is_small(values: list[Any]) -> bool:
 
 
 def _is_comparable(copy: Frozen) -> bool:
-    return copy.form not in (("opaque",), ("pickled",)) and all(map(_is_comparable, copy.parts))
+    if copy.form in (("opaque",), ("pickled",)):
+        return False
+    return all(map(_is_comparable, copy.parts))
 
 
 def _container(target: str) -> str:
@@ -314,13 +316,17 @@ def _container(target: str) -> str:
     ".cache" for "self.cache[key]". Else return "".
     """
     tree = ast.parse(target, mode="eval").body
-    return _name(tree.value) if isinstance(tree, ast.Subscript) else ""
+    if not isinstance(tree, ast.Subscript):
+        return ""
+    return _name(tree.value)
 
 
 def _name(node: ast.AST) -> str:
     if isinstance(node, ast.Attribute):
         return f".{node.attr}"
-    return node.id if isinstance(node, ast.Name) else ""
+    if isinstance(node, ast.Name):
+        return node.id
+    return ""
 
 
 def _uses(codes: Codes) -> _Uses:
@@ -404,15 +410,18 @@ def _is_atomic(write: Write, uses: _Uses, lends_values: bool) -> bool:
     """
     if write.kind != "call":
         return False
-    method = write.target.rpartition(".")[2].rstrip("()")
-    names = re.findall(rf"(\.\w+)\.{method}\(", linecache.getline(*write.line))
+    _, _, method = write.target.rpartition(".")
+    calls = re.compile(rf"(\.\w+)\.{method.rstrip('()')}\(")
+    names = calls.findall(linecache.getline(*write.line))
     if len(names) != 1 or names[0] not in uses:
         return False
     uses_of_container = uses[names[0]]
     ways = [use.way for use in uses_of_container]
     if _ADDING.issuperset(ways):
         return True
-    return not lends_values and POOL.issuperset(ways) and _is_pool(uses_of_container)
+    if lends_values or not POOL.issuperset(ways):
+        return False
+    return _is_pool(uses_of_container)
 
 
 def _is_pool(uses: list[_Use]) -> bool:

@@ -208,7 +208,8 @@ def _random_indices(dataset: Any, samples: int, seed: int) -> list[int]:
     if not length:
         return []
     indices = {0, length - 1}
-    indices.update(random.Random(seed).sample(range(length), min(samples, length)))
+    number = min(samples, length)
+    indices.update(random.Random(seed).sample(range(length), number))
     return sorted(indices)[: max(samples, 2)]
 
 

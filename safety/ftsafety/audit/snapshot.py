@@ -103,7 +103,8 @@ def _bytes_of_tensor(tensor: torch.Tensor) -> np.ndarray | None:
     if tensor.device.type != "cpu" or tensor.layout != torch.strided or not tensor.numel():
         return None
     try:
-        return tensor.detach().contiguous().view(-1).view(torch.uint8).numpy()
+        values = tensor.detach().contiguous().view(-1)
+        return values.view(torch.uint8).numpy()
     except (RuntimeError, TypeError):  # quantized, or of a class that holds its values elsewhere
         return None
 
@@ -119,7 +120,8 @@ def _may_be_restored(value: Any) -> bool:
     it is a dataset, or its class is in user code.
     """
     # A threading.local shows this thread's values; restoring would give them to another thread.
-    if type(value).__module__.partition(".")[0] in LIMITS or is_a(value, threading.local):
+    package, _, _ = type(value).__module__.partition(".")
+    if package in LIMITS or is_a(value, threading.local):
         return False
     if is_a(value, torch.utils.data.Dataset):
         return True
@@ -158,5 +160,5 @@ def _same(current: Any, saved: Any) -> bool:
     return _identical(current, saved)
 
 
-def _identical(values: Iterable[Any], others: Iterable[Any]) -> bool:
-    return all(map(operator.is_, values, others))
+def _identical(values: Iterable[Any], expected: Iterable[Any]) -> bool:
+    return all(map(operator.is_, values, expected))
