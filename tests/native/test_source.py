@@ -7,13 +7,15 @@ import pytest
 
 from tests.checkout import CHECKOUT
 
-FILES = sorted(
-    path
-    for folder in ("loader/ftloader", "bench/ftbench", "safety/ftsafety", "runtime/ftrun", "native")
-    for path in (CHECKOUT / folder).rglob("*.py")
-)
-# The packages in which no function word names a variable.
-NAMED_BY_NOUNS = ("runtime/ftrun", "native")
+# Largest share of the variables and parameters that are called after function words.
+MOST_FUNCTION_WORDS = {
+    "loader/ftloader": 0.01,
+    "bench/ftbench": 0.01,
+    "safety/ftsafety": 0.002,
+    "runtime/ftrun": 0,
+    "native": 0,
+}
+FILES = sorted(path for folder in MOST_FUNCTION_WORDS for path in (CHECKOUT / folder).rglob("*.py"))
 FUNCTION_WORDS = set(
     """
     found each one there wanted given told asked here of how what said made seen others known again own shown who taken
@@ -59,14 +61,15 @@ def bound_names(source):
             yield node.lineno, node.arg
 
 
-@pytest.mark.parametrize("folder", NAMED_BY_NOUNS)
-def test_no_function_word_is_a_name(folder):
-    words = []
+@pytest.mark.parametrize("folder", MOST_FUNCTION_WORDS)
+def test_names_are_no_function_words(folder):
+    names, words = 0, []
     for path in sorted((CHECKOUT / folder).rglob("*.py")):
         for line, name in bound_names(path.read_text()):
+            names += 1
             if name in FUNCTION_WORDS:
                 words.append(f"{path.relative_to(CHECKOUT)}:{line}: {name!r}")
-    assert not words, "\n".join(words)
+    assert len(words) <= MOST_FUNCTION_WORDS[folder] * names, "\n".join(words)
 
 
 def test_function_words_are_found():
