@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from ftrun.configurations import CONFIGURATIONS
 from ftrun.escape import fenced, markdown, terminal
 from ftrun.project import normalise
 from ftsafety.repro.campaign import AllRuns, Runs, every_outcome, names_by_value
@@ -196,10 +195,7 @@ def chosen_failure(
     only failures with this signature count.
     """
     signature = finding.signature if finding else None
-    further = [config for config in runs if config not in CONFIGURATIONS]
-    for config in reversed((*CONFIGURATIONS, *further)):
-        if config not in runs:
-            continue
+    for config in reversed(list(runs)):
         for number, outcome in enumerate(runs[config].outcomes, 1):
             if _shows(outcome, signature):
                 return config, number, outcome

@@ -246,11 +246,11 @@ class Sender:
             end=True,
             gil=self._gil(),
             modules=sorted(top_level() - self._before)[:2000],
-            memory=peak_memory(),
             raced=self.raced,
             asked=self.asked,
             idle=self.listings is not None and self.listings.idle(),
             unmatched=[*self.listings.unmatched][:MOST_MESSAGES] if self.listings else [],
+            memory=peak_memory(),
         )
 
     def in_thread(self, arguments, /) -> None:
