@@ -193,7 +193,7 @@ def _gil_enabled(messages: Messages, stderr: str) -> str:
     return ""
 
 
-def _message(line: str, hidden: Sequence[str]) -> dict | None:
+def _message(line: bytes, hidden: Sequence[str]) -> dict | None:
     """Return the message in a line of the pipe, with printable strings; None for other lines."""
     with contextlib.suppress(ValueError):
         value = decode(line)

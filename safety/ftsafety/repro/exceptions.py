@@ -225,7 +225,7 @@ def guard_of(path: str, line: int, error) -> tuple:
     """
     with open(path, "rb") as file:
         tree = ast.parse(file.read())
-    nodes = list(ast.walk(tree))
+    nodes: list = list(ast.walk(tree))
     facts = probes(nodes)
     for node in nodes:
         if not is_at(node, line):

@@ -333,7 +333,7 @@ def _capable_kinds(signature: Signature | None) -> tuple[Kind, ...]:
 
     A run that ended with a more severe failure could not any more.
     """
-    failures = SEVERITY
+    failures: tuple[Kind, ...] = SEVERITY
     if signature is not None:
         failures = SEVERITY[: _severity(signature) + 1]
     return (Kind.OK, Kind.OUTLASTED, *failures)
