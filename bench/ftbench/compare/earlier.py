@@ -101,7 +101,7 @@ def entries(results: Results) -> Iterator[tuple[Place, Entry]]:
             yield place, Entry(key, results.started, results.seconds, figures)
 
 
-def _at_all_hours(results: Results, file: Path) -> dict[Place, list[Entry]]:
+def at_all_hours(results: Results, file: Path) -> dict[Place, list[Entry]]:
     """Return the entries of a run's waterfalls, each with those of all runs like it; see `find`.
 
     A run's own entry alone where these runs may be of several machines.
@@ -152,7 +152,7 @@ def find(results: Results, file: Path) -> dict[Place, dict[str, Hours]]:
     record of its cache.
     """
     by_place = {}
-    for place, alike in _at_all_hours(results, file).items():
+    for place, alike in at_all_hours(results, file).items():
         times = [entry.time for entry in alike]
         by_step = {}
         for name in alike[0].figures:

@@ -108,7 +108,7 @@ def _figure(scenario: AnalysedScenario, metric: str, after: str, before: str) ->
 
 
 def _workload(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> dict[str, str]:
-    facts = work(run.results, scenario, _case_of(scenario, fall))
+    facts = work(run.results, scenario, case_of(scenario, fall))
     facts["first candidate"] = fall.start.name
     facts["changes"] = "; then ".join(step.name for step in fall.steps)
     facts["first samples"] = _checksums(scenario, fall.start.candidate)
@@ -118,7 +118,7 @@ def _workload(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> dic
     return facts
 
 
-def _case_of(scenario: AnalysedScenario, fall: Waterfall) -> MeasuredCase | Scenario:
+def case_of(scenario: AnalysedScenario, fall: Waterfall) -> MeasuredCase | Scenario:
     """Return the case of a waterfall; the scenario itself if it has no cases."""
     for case in scenario.cases:
         if case.name == fall.case:
