@@ -13,7 +13,7 @@ from ftbench.document.model import MeasuredCase, Scenario, Verdict, Waterfall
 from ftbench.plan.waterfall import IN_ALL
 from ftbench.report import run_words
 from ftbench.stats import turns
-from ftbench.stats.analysis import AnalysedScenario, Analysis
+from ftbench.stats.analysis import Analysis
 from ftbench.stats.comparisons import CPU
 from ftbench.stats.statistics import FEWEST_ROUNDS, logarithms, spread
 
@@ -69,7 +69,7 @@ def waterfalls(run: Analysis) -> Iterator[ComparableWaterfall | Incomparable]:
             yield _comparable(run, scenario, fall)
 
 
-def _comparable(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> ComparableWaterfall:
+def _comparable(run: Analysis, scenario: Scenario, fall: Waterfall) -> ComparableWaterfall:
     chain = [fall.start.candidate, *(step.candidate for step in fall.steps)]
     speeds = [scenario.in_each_process(key, "throughput") for key in chain]
     return ComparableWaterfall(
@@ -81,9 +81,7 @@ def _comparable(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> C
     )
 
 
-def _figures(
-    scenario: AnalysedScenario, fall: Waterfall, chain: Sequence[str], metric: str
-) -> Figures:
+def _figures(scenario: Scenario, fall: Waterfall, chain: Sequence[str], metric: str) -> Figures:
     pairs = {step.name: pair for step, pair in zip(fall.steps, zip(chain[1:], chain))}
     pairs[IN_ALL] = chain[-1], chain[0]
     figures = {}
@@ -95,7 +93,7 @@ def _figures(
     return figures
 
 
-def _workload(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> dict[str, str]:
+def _workload(run: Analysis, scenario: Scenario, fall: Waterfall) -> dict[str, str]:
     facts = work(run.results, scenario, case_of(scenario, fall)) | {
         "first candidate": fall.start.name,
         "changes": "; then ".join(step.name for step in fall.steps),
@@ -104,12 +102,12 @@ def _workload(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> dic
     return {title: "none" if value is None else str(value) for title, value in facts.items()}
 
 
-def case_of(scenario: AnalysedScenario, fall: Waterfall) -> MeasuredCase | Scenario:
+def case_of(scenario: Scenario, fall: Waterfall) -> MeasuredCase | Scenario:
     """Return the case of a waterfall; the scenario itself if it has no cases."""
     return next((case for case in scenario.cases if case.name == fall.case), scenario)
 
 
-def _checksums(scenario: AnalysedScenario, key: str) -> str:
+def _checksums(scenario: Scenario, key: str) -> str:
     """Return checksums of a candidate's first batches, or words for rounds that do not agree."""
     rounds = {(trial.first_batch, *trial.rows[:1]) for trial in scenario.trials_of(key)}
     if len(rounds) > 1:

@@ -31,12 +31,13 @@ def charts(scenario: AnalysedScenario) -> list[Chart]:
     """Return all charts of a scenario: main metric, ratios,
     curves that trials recorded, other metrics.
     """
-    first, *further = (METRICS[name] for name in scenario.metrics)
-    selected = [*_measured(scenario, first), *_ratios(scenario, first)]
-    for name, recorded in kept(scenario).items():
-        selected += _courses(scenario, name, recorded)
+    record = scenario.record
+    first, *further = (METRICS[name] for name in record.metrics)
+    selected = [*_measured(record, first), *_ratios(scenario, first)]
+    for name, recorded in kept(record).items():
+        selected += _courses(record, name, recorded)
     for metric in further:
-        selected += _measured(scenario, metric, metric.noun)
+        selected += _measured(record, metric, metric.noun)
     return selected
 
 
@@ -182,11 +183,12 @@ def _ideal(
     return [(number, number * single) for number in counts]
 
 
-def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
+def _ratios(analysed: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
     """Yield a chart of the scenario's main ratios (if any),
     with a table of all ratios in *metric*.
     """
-    every, chosen = scenario.compared(metric.name), scenario.principal()
+    scenario = analysed.record
+    every, chosen = analysed.compared(metric.name), analysed.principal()
     if not chosen:
         return
     groups: dict[str, list[Row]] = {}
@@ -339,9 +341,10 @@ def overview(run: Analysis) -> Chart | None:
     """Return a chart of threads without the GIL against processes with it; None if there are fewer
     than two ratios.
     """
-    comparisons: dict[str, tuple[AnalysedScenario, Comparison]] = {}
-    for scenario in run.others:
-        for c in scenario.compared():
+    comparisons: dict[str, tuple[Scenario, Comparison]] = {}
+    for analysed in run.others:
+        scenario = analysed.record
+        for c in analysed.compared():
             a, b = c.numerator, c.denominator
             processes = VARIANTS[a.variant].processes, VARIANTS[b.variant].processes
             same = (a.workers, a.case) == (b.workers, b.case)

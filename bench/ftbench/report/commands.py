@@ -147,7 +147,7 @@ def longer(run: Analysis) -> list[tuple[str, str]]:
     """
     settings, docker = run.results.options, in_containers(run.results)
     runs: list[tuple[str, dict[str, Any]]] = []
-    few = [s.name for s in run.scenarios if len(s.rounds) < FEWEST_ROUNDS]
+    few = [s.name for s in run.results.scenarios if len(s.rounds) < FEWEST_ROUNDS]
     if few:
         # a run without --rounds has enough
         runs.append(("A run of enough rounds", {"scenarios": few}))

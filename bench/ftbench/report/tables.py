@@ -88,7 +88,7 @@ def measured(scenario: Scenario, metric: Metric) -> Table:
     )
 
 
-def ratios(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> Table:
+def ratios(scenario: Scenario, comparisons: Sequence[Comparison]) -> Table:
     """Return a table of comparisons with their ratios, intervals and verdicts."""
     return _table(
         [
@@ -120,7 +120,9 @@ def outcomes(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> T
             (
                 "comparison",
                 False,
-                lambda c: run_words.title(scenario, c.numerator, c.denominator, with_case=True),
+                lambda c: run_words.title(
+                    scenario.record, c.numerator, c.denominator, with_case=True
+                ),
             ),
             (f"{scenario.metric.noun} (95% confidence interval)", False, verdict_words.short),
         ],

@@ -121,7 +121,7 @@ def settles(scenario: Scenario, c: Change, metric: str = "") -> str | None:
     return f"{run_words.count(minutes, 'more minute')} would settle it" if minutes else None
 
 
-def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
+def conclusion(scenario: Scenario, group: Sequence[Comparison]) -> str:
     """Return a sentence on one comparison in one metric; `group` is the comparison in one case or
     in several cases.
     """
@@ -170,7 +170,7 @@ def _figures(
     return figures, bool(case)
 
 
-def levels(scenario: AnalysedScenario) -> list[str]:
+def levels(scenario: Scenario) -> list[str]:
     """Return a sentence for each case and metric, with the mean of every candidate.
 
     Only metrics that are themselves ratios, such as step_over_max, have sentences: those among the
@@ -184,7 +184,7 @@ def levels(scenario: AnalysedScenario) -> list[str]:
     return sentences
 
 
-def _level(scenario: AnalysedScenario, case: str, metric: Metric) -> str:
+def _level(scenario: Scenario, case: str, metric: Metric) -> str:
     parts: list[str] = []
     for candidate in (candidate for candidate in scenario.whole if candidate.case == case):
         mean = level(scenario, candidate.key, metric.name)
@@ -203,8 +203,8 @@ def answer(scenario: AnalysedScenario) -> list[str]:
     """Return sentences that answer the scenario's question:
     on its main metric, and on others (Metric.answers).
     """
-    metrics = [name for name in scenario.metrics[1:] if METRICS[name].answers]
-    main = levels(scenario)[:1] or _compared(scenario, scenario.metrics[0])
+    metrics = [name for name in scenario.record.metrics[1:] if METRICS[name].answers]
+    main = levels(scenario.record)[:1] or _compared(scenario, scenario.metric.name)
     return [*main, *(sentence for name in metrics for sentence in _compared(scenario, name))]
 
 
@@ -217,7 +217,7 @@ def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
         groups.setdefault((*c.sides, c.numerator.workers, c.denominator.workers), []).append(c)
     first = [*groups][:1]
     return [
-        conclusion(scenario, group)
+        conclusion(scenario.record, group)
         for sides, group in groups.items()
         if sides in first or sides[0] == "headline"
     ]

@@ -153,7 +153,7 @@ def view(
         source=environment.source[:12],
         usable_cpus=run_words.usable(results),
         twins=dict(environment.twins.items()),
-        has_peers=any(scenario.group == "peers" for scenario in run.scenarios),
+        has_peers=any(scenario.group == "peers" for scenario in results.scenarios),
         repeat=commands.commands(run, where),
         further=commands.further(run),
         heading=_heading(results, [subject, *(opening.sentence for opening in openings)], []),
@@ -167,11 +167,12 @@ def _waterfall(run: Analysis, fall: Waterfall) -> WaterfallView:
     return WaterfallView(waterfalls.chart(run, fall), waterfalls.notes(run, fall))
 
 
-def _scenario(run: Analysis, scenario: AnalysedScenario) -> ScenarioView:
-    answer, work = verdict_words.answer(scenario), run_words.work(scenario)
+def _scenario(run: Analysis, analysed: AnalysedScenario) -> ScenarioView:
+    scenario = analysed.record
+    answer, work = verdict_words.answer(analysed), run_words.work(scenario)
     about = [f"{scenario.name}: {scenario.description}", *answer, scenario.note]
     ranks = [f"{scenario.ranks} ranks"] if scenario.ranks else []
-    chosen = scenario.principal()
+    chosen = analysed.principal()
     has_waterfall = scenario.name in {fall.scenario for fall in run.waterfalls}
     dataset = scenario.load.dataset
     images = dataset.source == "generated" and dataset.kind == "images"
@@ -187,29 +188,30 @@ def _scenario(run: Analysis, scenario: AnalysedScenario) -> ScenarioView:
         answer=answer,
         levels=verdict_words.levels(scenario)[1:],
         limits=run_words.limits(scenario),
-        charts=charts.charts(scenario),
-        outcomes=tables.outcomes(scenario, chosen) if chosen and not has_waterfall else None,
+        charts=charts.charts(analysed),
+        outcomes=tables.outcomes(analysed, chosen) if chosen and not has_waterfall else None,
         details_title=f"{scenario.name}: {work}",
-        details=_details(run, scenario),
+        details=_details(run, analysed),
         rounds=_rounds(scenario.rounds),
         heading=_heading(run.results, about, [*ranks, run_words.rounds(scenario)]),
         synthetic_images=images,
     )
 
 
-def _details(run: Analysis, scenario: AnalysedScenario) -> list[tuple[str, Table]]:
+def _details(run: Analysis, analysed: AnalysedScenario) -> list[tuple[str, Table]]:
     """Return the tables of all candidates, and of comparisons that no waterfall has."""
+    scenario = analysed.record
     in_chain = {fall.scenario: len(fall.steps) + 1 for fall in run.waterfalls}
     if len(scenario.candidates) <= in_chain.get(scenario.name, 0):
         return []
-    metric = scenario.metric
+    metric = analysed.metric
     title = f"{metric.title}: {metric.best} is better"
     details = [(title, tables.measured(scenario, metric))]
     # If a scenario has cases, the other ratios are only in the page.
-    compared = scenario.principal() if scenario.cases else scenario.compared(metric.name)
+    compared = analysed.principal() if scenario.cases else analysed.compared(metric.name)
     if compared and scenario.name not in in_chain:
         title = f"Ratios of {metric.noun} within rounds"
-        details.append((title, tables.outcomes(scenario, compared)))
+        details.append((title, tables.outcomes(analysed, compared)))
     return details
 
 

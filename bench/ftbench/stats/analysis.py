@@ -12,22 +12,24 @@ from ftbench.stats.hours import Hours
 from ftbench.stats.waterfall import apart, chain, waterfall
 
 
-@dataclass(kw_only=True)
-class AnalysedScenario(Scenario):
-    """A measured scenario, as in results.json, with the comparisons computed from its rounds."""
+@dataclass
+class AnalysedScenario:
+    """A measured scenario with the comparisons computed from its rounds."""
 
-    comparisons: list[Comparison] = field(default_factory=list)
+    record: Scenario
+    """The scenario as in results.json."""
+    comparisons: list[Comparison]
 
     @property
     def metric(self) -> Metric:
         """The main metric of the scenario: the first of its metrics."""
-        return METRICS[self.metrics[0]]
+        return METRICS[self.record.metrics[0]]
 
     def compared(self, metric: str = "") -> list[Comparison]:
         """Return the comparisons in *metric* (default: the main one) whose two candidates loaded
         the same samples.
         """
-        name = metric or self.metrics[0]
+        name = metric or self.metric.name
         return [
             c
             for c in self.comparisons
@@ -73,32 +75,30 @@ class Analysis:
     runs were sought.
     """
 
-    def scenario(self, name: str) -> AnalysedScenario:
-        """Return the scenario of this name."""
-        return next(s for s in self.scenarios if s.name == name)
+    def scenario(self, name: str) -> Scenario:
+        """Return the scenario of this name, as in results.json."""
+        return next(s for s in self.results.scenarios if s.name == name)
 
     @property
     def others(self) -> list[AnalysedScenario]:
         """The scenarios without a waterfall."""
         shown_as_waterfall = {fall.scenario for fall in self.waterfalls}
-        return [s for s in self.scenarios if s.name not in shown_as_waterfall]
+        return [s for s in self.scenarios if s.record.name not in shown_as_waterfall]
 
 
 def analyse(results: Results) -> Analysis:
     """Compute the comparisons, verdicts and waterfalls of a run;
     return them with the run's results.
     """
-    scenarios = [
-        AnalysedScenario(**vars(record), comparisons=compared(record))
-        for record in results.scenarios
-    ]
-    comparisons = itertools.chain.from_iterable(scenario.comparisons for scenario in scenarios)
-    judge(comparison.estimate for comparison in comparisons)
+    scenarios = [AnalysedScenario(record, compared(record)) for record in results.scenarios]
+    every = itertools.chain.from_iterable(scenario.comparisons for scenario in scenarios)
+    judge(comparison.estimate for comparison in every)
     falls: list[Waterfall] = []
     for scenario in scenarios:
-        cases = [case.name for case in scenario.cases] or [""]
+        record, comparisons = scenario.record, scenario.comparisons
+        cases = [case.name for case in record.cases] or [""]
         _mark_different(scenario, cases)
-        falls += filter(None, (waterfall(scenario, scenario.comparisons, case) for case in cases))
+        falls += filter(None, (waterfall(record, comparisons, case) for case in cases))
     return Analysis(results, scenarios, falls)
 
 
@@ -106,9 +106,9 @@ def _mark_different(scenario: AnalysedScenario, cases: list[str]) -> None:
     """Set the verdict of comparisons between candidates that loaded different samples."""
     different: set[tuple[str, str]] = set()
     for case in cases:
-        links, _ = chain(scenario, case)
+        links, _ = chain(scenario.record, case)
         if links:
-            different |= apart(scenario, links[0][1])
+            different |= apart(scenario.record, links[0][1])
     for c in scenario.comparisons:
         if (c.numerator.key, c.denominator.key) in different:
             c.estimate.verdict = Verdict.OTHER_SAMPLES

@@ -4,7 +4,7 @@ import base64
 import copy
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from html.parser import HTMLParser
 
 from ftbench.compare import text
@@ -46,15 +46,15 @@ def trials(results: Results, name: str) -> Iterator[Trial]:
 
 
 def alone(run: Analysis, *scenarios: Scenario) -> Analysis:
-    kept = [
-        Scenario(**{each.name: getattr(s, each.name) for each in fields(Scenario)})
-        for s in scenarios
-    ]
-    return analyse(replace(run.results, scenarios=kept))
+    return analyse(replace(run.results, scenarios=list(scenarios)))
 
 
 def analysed(run: Analysis, scenario: Scenario) -> AnalysedScenario:
     return analyse(replace(run.results, scenarios=[scenario])).scenarios[0]
+
+
+def named(run: Analysis, name: str) -> AnalysedScenario:
+    return next(scenario for scenario in run.scenarios if scenario.record.name == name)
 
 
 def decided(run: Analysis, **undecided: float) -> Analysis:
@@ -87,7 +87,7 @@ def with_other_samples(run: Analysis, key: str) -> Analysis:
 
 
 def renamed(run: Analysis, name: str) -> Analysis:
-    run.scenarios[0].name = run.waterfalls[0].scenario = name
+    run.scenarios[0].record.name = run.waterfalls[0].scenario = name
     return run
 
 

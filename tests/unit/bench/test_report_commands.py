@@ -125,13 +125,16 @@ def test_a_run_that_would_settle_it_has_enough_for_the_slowest_scenario(many):
         renamed(decided(many, **narrow, resolution=seen), name)
         for name, seen in (("pillow", 1.08), ("text", 1.11))
     ]
+    results = replace(both[0].results, scenarios=[each.results.scenarios[0] for each in both])
     run = Analysis(
-        both[0].results, [each.scenarios[0] for each in both], [each.waterfalls[0] for each in both]
+        results, [each.scenarios[0] for each in both], [each.waterfalls[0] for each in both]
     )
     run.results.options = replace(
         run.results.options, data=None, scenarios=["pillow", "text"], budget=300.0
     )
-    minutes = [more_minutes(each.scenarios[0], each.waterfalls[0].steps[-1]) for each in both]
+    minutes = [
+        more_minutes(each.results.scenarios[0], each.waterfalls[0].steps[-1]) for each in both
+    ]
     assert minutes[0] < minutes[1]
     ((_, line),) = commands.longer(run)
     given = arguments.parse(shlex.split(line)[2:])

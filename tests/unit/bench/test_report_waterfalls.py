@@ -17,6 +17,7 @@ from tests.unit.bench.reports import (
     changed,
     decided,
     glance,
+    named,
     page_of,
     summary_of,
     trials,
@@ -222,13 +223,13 @@ def test_no_output_has_a_ratio_of_different_samples(many, capsys, wrong):
     assert all(more_minutes(told.scenario("chain"), changes[n - 1]) is None for n in apart)
     titles = {
         run_words.title_with_why(told.scenario("chain"), c)
-        for c in told.scenario("chain").comparisons
+        for c in named(told, "chain").comparisons
         if c.estimate.verdict == Verdict.OTHER_SAMPLES
     }
     before, after = (
         {
             row.hover
-            for found in charts.charts(run.scenario("chain"))
+            for found in charts.charts(named(run, "chain"))
             for row in getattr(found.picture, "rows", ())
         }
         for run in (chain, told)

@@ -69,11 +69,11 @@ def test_figures_are_those_of_the_comparisons(run):
             of.total.ratio, rel=1e-12
         )
         assert [of.start.value, of.end] == [
-            geometric_mean(scenario.in_each_process(key, metric)) for key in (first, last)
+            geometric_mean(scenario.record.in_each_process(key, metric)) for key in (first, last)
         ]
     ends = "time_to_first_batch", "memory_mib"
     assert fall.ends == {
-        name: [geometric_mean(scenario.in_each_process(key, name)) for key in (first, last)]
+        name: [geometric_mean(scenario.record.in_each_process(key, name)) for key in (first, last)]
         for name in ends
     }
     # As planted: the build costs a fifth, removing the GIL makes 2.5 times as much.
@@ -94,7 +94,7 @@ def test_the_first_bar_names_the_start_method_that_all_its_trials_had(run):
 
 
 def test_scenarios_without_a_chain_have_none(run):
-    like = run.scenarios[0]
+    like = run.results.scenarios[0]
     of = [
         documents.scenario(run.results.scenarios[0], "grid"),
         documents.scenario(run.results.scenarios[0], "c", documents.WORK),
