@@ -58,7 +58,7 @@ def waterfalls(run: Analysis) -> Iterator[ComparableWaterfall | Incomparable]:
     """Yield the waterfalls of a run, or the reasons why they cannot be compared."""
     for fall in run.waterfalls:
         scenario = run.scenario(fall.scenario)
-        verdicts = [change.verdict for change in (fall.total, *fall.steps)]
+        verdicts = [change.verdict for change in fall.throughput.changes.values()]
         if len(scenario.rounds) < FEWEST_ROUNDS:
             few = f"{run_words.rounds(scenario)}, and {FEWEST_ROUNDS} are needed"
             yield Incomparable(f"{fall.workload}: {few}")
@@ -70,7 +70,7 @@ def waterfalls(run: Analysis) -> Iterator[ComparableWaterfall | Incomparable]:
 
 
 def _comparable(run: Analysis, scenario: Scenario, fall: Waterfall) -> ComparableWaterfall:
-    chain = [fall.start.candidate, *(step.candidate for step in fall.steps)]
+    chain = fall.throughput.candidates
     speeds = [scenario.in_each_process(key, "throughput") for key in chain]
     return ComparableWaterfall(
         waterfall=fall,
@@ -82,7 +82,7 @@ def _comparable(run: Analysis, scenario: Scenario, fall: Waterfall) -> Comparabl
 
 
 def _figures(scenario: Scenario, fall: Waterfall, chain: Sequence[str], metric: str) -> Figures:
-    pairs = {step.name: pair for step, pair in zip(fall.steps, zip(chain[1:], chain))}
+    pairs = {step.name: pair for step, pair in zip(fall.throughput.steps, zip(chain[1:], chain))}
     pairs[IN_ALL] = chain[-1], chain[0]
     figures = {}
     for name, (after, before) in pairs.items():
@@ -95,9 +95,9 @@ def _figures(scenario: Scenario, fall: Waterfall, chain: Sequence[str], metric: 
 
 def _workload(run: Analysis, scenario: Scenario, fall: Waterfall) -> dict[str, str]:
     facts = work(run.results, scenario, case_of(scenario, fall)) | {
-        "first candidate": fall.start.name,
-        "changes": "; then ".join(step.name for step in fall.steps),
-        "first samples": _checksums(scenario, fall.start.candidate),
+        "first candidate": fall.throughput.start.name,
+        "changes": "; then ".join(step.name for step in fall.throughput.steps),
+        "first samples": _checksums(scenario, fall.throughput.start.candidate),
     }
     return {title: "none" if value is None else str(value) for title, value in facts.items()}
 

@@ -1,8 +1,9 @@
 """The records of a run: what results.json holds, and what statistics and reports read.
 
-Each dataclass is a JSON object, and its fields are the object's keys (`from_` is "from"). All keys
-are required, except those in convert.OPTIONAL. `Annotated` adds a field's bounds (a dict) and
-meaning (a string) to the schema.
+Each dataclass is a JSON object, and its fields are the object's keys (`from_` is "from"). In place
+of a field in convert.INLINE, the object has the field's own keys. All keys are required, except
+those in convert.OPTIONAL. `Annotated` adds a field's bounds (a dict) and meaning (a string) to the
+schema.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ftbench.document.environment import Count, Environment, Revision, Whole
 from ftbench.machine.disturbance import Disturbance, State
 from ftbench.plan.candidates import CONFIGS, Candidate, Pair
 from ftbench.plan.scenario import DISTRIBUTION_LIMIT
-from ftbench.plan.waterfall import PRECISION
+from ftbench.plan.waterfall import IN_ALL, PRECISION
 
 SCHEMA_VERSION = 8
 """Version of the schema. It is increased whenever an older
@@ -310,12 +311,13 @@ class Start:
     value: A[Positive, "geometric mean of its processes, in the metric's unit"]
 
 
-@dataclass(kw_only=True)
-class Step(Change):
+@dataclass
+class Step:
     """One step of a waterfall: one change, and the ratio of the value
     after the change to the value before it.
     """
 
+    change: Change
     name: A[str, "the change in this step"]
     candidate: A[str, "key of the candidate that the step leads to"]
 
@@ -331,13 +333,25 @@ class Steps:
     total: Change
     end: A[Positive, "geometric mean of the last candidate's processes, in the metric's unit"]
 
+    @property
+    def candidates(self) -> list[str]:
+        """The keys of the candidates of the chain, the start first."""
+        return [self.start.candidate, *(step.candidate for step in self.steps)]
+
+    @property
+    def changes(self) -> dict[str, Change]:
+        """The change of each step by the step's name, then that of the whole by IN_ALL."""
+        changes = {step.name: step.change for step in self.steps}
+        return {**changes, IN_ALL: self.total}
+
 
 @dataclass(kw_only=True)
-class Waterfall(Steps):
+class Waterfall:
     """The waterfall of one case, with the largest number of workers.
     Its figures are in samples/s (throughput).
     """
 
+    throughput: Steps
     workload: A[str, "for people"]
     scenario: A[str, "its name"]
     case: A[str, "its name, or empty"]

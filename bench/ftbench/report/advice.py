@@ -49,7 +49,7 @@ def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
     also names the best candidate of the other Python if it was not shown to be slower.
     """
     scenario, workload = run.scenario(fall.scenario), fall.workload
-    start = scenario.candidate(fall.start.candidate)
+    start = scenario.candidate(fall.throughput.start.candidate)
     if len(scenario.rounds) < FEWEST_ROUNDS:
         few = f"{run_words.rounds(scenario)}, and at least {FEWEST_ROUNDS} are needed"
         return f"Too little was measured to advise for {workload}: {few}.", ""

@@ -154,7 +154,7 @@ def longer(run: Analysis) -> list[tuple[str, str]]:
     minutes: dict[str, int] = {}
     precision, purpose = settings.precision, "what is open"
     for fall in run.waterfalls:
-        for change in (*fall.steps, fall.total):
+        for change in fall.throughput.changes.values():
             more = more_minutes(run.scenario(fall.scenario), change)
             if more == 0:
                 purpose = "some of what is open"

@@ -28,10 +28,10 @@ def sentences(run: Analysis, fall: Waterfall) -> list[str]:
                 f"interval."
             )
         ]
-    clauses = [f"As factors, at other hours: {_steps(fall.total, total)}"]
-    last = fall.steps[-1]
+    clauses = [f"As factors, at other hours: {_steps(fall.throughput.total, total)}"]
+    last = fall.throughput.steps[-1]
     if last.name == REMOVED and last.name in hours:
-        clauses.append(f"removing the GIL by itself: {_steps(last, hours[last.name])}")
+        clauses.append(f"removing the GIL by itself: {_steps(last.change, hours[last.name])}")
     return [f"{'. '.join(map(run_words.capital, clauses))}."]
 
 

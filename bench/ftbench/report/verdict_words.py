@@ -232,32 +232,31 @@ def last_against_first(run: Analysis, fall: Waterfall) -> str:
 
 def _ends(run: Analysis, fall: Waterfall) -> tuple[str, str]:
     scenario = run.scenario(fall.scenario)
-    start = scenario.candidate(fall.start.candidate)
+    start = scenario.candidate(fall.throughput.start.candidate)
     against = "torch's DataLoader with processes"
     if start.variant != TODAY:
         against = run_words.describe(scenario, start, with_case=False)
-    return (
-        f"threads {CONFIGURATIONS[scenario.candidate(fall.steps[-1].candidate).config].phrase}",
-        against,
-    )
+    last = scenario.candidate(fall.throughput.steps[-1].candidate)
+    return f"threads {CONFIGURATIONS[last.config].phrase}", against
 
 
 def sentence(run: Analysis, fall: Waterfall) -> str:
     """Return a sentence with a waterfall's total effect.
     If the last step only removes the GIL, add its effect.
     """
-    about, last = METRICS["throughput"], fall.steps[-1]
+    about, steps = METRICS["throughput"], fall.throughput
+    last = steps.steps[-1]
     last_candidate, against = _ends(run, fall)
-    if fall.total.verdict == Verdict.OTHER_SAMPLES:
+    if steps.total.verdict == Verdict.OTHER_SAMPLES:
         return (
             f"{fall.workload}: {last_candidate} gave other samples than {against}, so their "
             f"speeds are not compared."
         )
     text = (
-        f"{fall.workload}: {last_candidate} against {against}: {outcome(about, fall.total)}, "
-        f"{about.write(fall.end)} against {about.write(fall.start.value)} samples/s"
+        f"{fall.workload}: {last_candidate} against {against}: {outcome(about, steps.total)}, "
+        f"{about.write(steps.end)} against {about.write(steps.start.value)} samples/s"
     )
     # A step with another name has a further change, which was not measured by itself.
-    if last.name == REMOVED and last.verdict != Verdict.OTHER_SAMPLES:
-        text += f"; removing the GIL by itself: {outcome(about, last)}"
+    if last.name == REMOVED and last.change.verdict != Verdict.OTHER_SAMPLES:
+        text += f"; removing the GIL by itself: {outcome(about, last.change)}"
     return text + "."

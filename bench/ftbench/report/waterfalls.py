@@ -17,11 +17,10 @@ from ftrun.configurations import CONFIGURATIONS
 def chart(run: Analysis, fall: Waterfall) -> Chart:
     """Return the chart of a run's waterfall, with dots for each process."""
     scenario = run.scenario(fall.scenario)
-    keys = [fall.start.candidate, *(step.candidate for step in fall.steps)]
     subject = (scenario.description, run_words.case_title(scenario, fall.case))
     title = f"{', '.join(filter(None, subject))}: {run_words.each_with(scenario, fall.workers)}"
     dot = "job of all ranks" if scenario.ranks else "process"
-    dots = [scenario.in_each_process(key, "throughput") for key in keys]
+    dots = [scenario.in_each_process(key, "throughput") for key in fall.throughput.candidates]
     return drawn(run_words.slug(fall.workload), title, fall, dot, dots)
 
 
@@ -35,14 +34,15 @@ def drawn(
     *dots*: the throughputs of each candidate of the chain.
     """
     values = speeds(fall)
-    last, cpu = fall.steps[-1].candidate, fall.cpu_per_1000
-    rows = [_row(fall.start.name, fall.start.candidate, values[0], 0.0, dot, dots[0])]
-    cells = [(fall.start.name, "", f"{values[0]:.0f}", "", "")]
-    for number, (step, cpu_step) in enumerate(zip(fall.steps, cpu.steps, strict=True), 1):
-        cells.append(_cells(step.name, values[number], step, cpu_step))
+    throughput, cpu = fall.throughput, fall.cpu_per_1000
+    start, last = throughput.start, throughput.steps[-1].candidate
+    rows = [_row(start.name, start.candidate, values[0], 0.0, dot, dots[0])]
+    cells = [(start.name, "", f"{values[0]:.0f}", "", "")]
+    for number, (step, cpu_step) in enumerate(zip(throughput.steps, cpu.steps, strict=True), 1):
+        cells.append(_cells(step.name, values[number], step.change, cpu_step.change))
         row = _row(step.name, step.candidate, values[number], values[number - 1], dot, dots[number])
         rows.append(_with_change(row, cells[-1]))
-    cells.append(_cells("in all", values[-1], fall.total, cpu.total))
+    cells.append(_cells("in all", values[-1], throughput.total, cpu.total))
     rows.append(_with_change(_row("in all", last, values[-1], 0.0, dot, dots[-1]), cells[-1]))
     head = ("what changes", "factor", "samples/s", "throughput", "CPU time")
     return Chart(
@@ -57,9 +57,9 @@ def drawn(
 
 def speeds(fall: Waterfall) -> list[float]:
     """Return the throughput (samples/s) of the start, and after each step."""
-    values = [fall.start.value]
-    for step in fall.steps:
-        values.append(min(MOST, values[-1] * step.ratio))
+    values = [fall.throughput.start.value]
+    for step in fall.throughput.steps:
+        values.append(min(MOST, values[-1] * step.change.ratio))
     return values
 
 
@@ -92,7 +92,7 @@ def notes(run: Analysis, fall: Waterfall) -> list[str]:
     """
     scenario = run.scenario(fall.scenario)
     sentences = [_from_first_to_last(fall)]
-    changes = [*((step.name, step) for step in fall.steps), ("in all", fall.total)]
+    changes = fall.throughput.changes.items()
     words = [(name, verdict_words.settles(scenario, change)) for name, change in changes]
     undecided = [f"{name}: {more}" for name, more in words if more]
     if undecided:

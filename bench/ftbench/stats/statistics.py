@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from statistics import fmean, variance
 
 from ftbench.document.model import Change, Verdict
@@ -48,6 +48,11 @@ class Ratio(Change):
     """True if the run was made for this ratio. The p-values
     of all other ratios are adjusted together.
     """
+
+    @property
+    def change(self) -> Change:
+        """The ratio as results.json has it, without the p-values."""
+        return Change(**{field.name: getattr(self, field.name) for field in fields(Change)})
 
 
 def logarithms(numerators: Sequence[float], denominators: Sequence[float]) -> list[float]:

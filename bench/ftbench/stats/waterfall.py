@@ -7,9 +7,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 
-from ftbench.document.model import Change, Scenario, Start, Step, Steps, Waterfall
+from ftbench.document.model import Scenario, Start, Step, Steps, Waterfall
 from ftbench.measure.checksums import by_batch
 from ftbench.plan.candidates import CONFIGS, Candidate, plural
 from ftbench.plan.metrics import METRICS
@@ -135,7 +134,7 @@ def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) 
     links = [(name, start), *changes]
     throughput, cpu = (_steps(scenario, links, by_place, metric) for metric in ("throughput", CPU))
     return Waterfall(
-        **vars(throughput),
+        throughput=throughput,
         workload=_workload(scenario, case),
         scenario=scenario.name,
         case=case,
@@ -162,10 +161,10 @@ def _steps(
     return Steps(
         start=Start(name, start.key, scenario.typical(start.key, metric)),
         steps=[
-            Step(name=change, candidate=c.key, **_change(by_place[STEP, c.key, metric]))
+            Step(by_place[STEP, c.key, metric].estimate.change, change, c.key)
             for change, c in changes
         ],
-        total=Change(**_change(by_place[TOTAL, end.key, metric])),
+        total=by_place[TOTAL, end.key, metric].estimate.change,
         end=scenario.typical(end.key, metric),
     )
 
@@ -194,10 +193,6 @@ def _start_method(scenario: Scenario, start: Candidate) -> str:
     """
     methods = {trial.start_method or "" for trial in scenario.trials_of(start.key)}
     return methods.pop() if len(methods) == 1 else ""
-
-
-def _change(c: Comparison) -> dict:
-    return {field.name: getattr(c.estimate, field.name) for field in fields(Change)}
 
 
 def precise(scenario: Scenario, precision: float) -> bool:

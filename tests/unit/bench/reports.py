@@ -61,10 +61,11 @@ def decided(run: Analysis, **undecided: float) -> Analysis:
     """The run with the chain's waterfall alone, whose last step is undecided as given."""
     run = copy.deepcopy(alone(run, run.scenario("chain")))
     (fall,) = run.waterfalls
-    for one in (*fall.steps, fall.total):
-        one.verdict = Verdict.ABOVE
+    for change in fall.throughput.changes.values():
+        change.verdict = Verdict.ABOVE
     if undecided:
-        fall.steps[-1] = replace(fall.steps[-1], **undecided, verdict=Verdict.NO_DIFFERENCE)
+        last = fall.throughput.steps[-1]
+        last.change = replace(last.change, **undecided, verdict=Verdict.NO_DIFFERENCE)
     return run
 
 
