@@ -31,8 +31,8 @@ Positive = A[float, {"exclusiveMinimum": 0}]
 NotNegative = A[float, {"minimum": 0}]
 Config = A[str, {"enum": [*CONFIGS]}]
 Name = A[str, {"pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$"}]
-Metric = A[Name, "a metric's name (bench/ftbench/plan/metrics.py has its unit)"]
-Series = A[list[float], {"minItems": 1, "maxItems": DISTRIBUTION_LIMIT}]
+MetricName = A[Name, "a metric's name (bench/ftbench/plan/metrics.py has its unit)"]
+Values = A[list[float], {"minItems": 1, "maxItems": DISTRIBUTION_LIMIT}]
 Status = Literal["complete", "incomplete"]
 
 
@@ -147,7 +147,7 @@ class Over:
     """
 
     title: A[str, "name of the quantity: samples loaded, step"]
-    values: A[Series, "one for each value, ascending"]
+    values: A[Values, "one for each value, ascending"]
 
 
 @dataclass
@@ -155,7 +155,7 @@ class Distribution:
     """Curve that a trial recorded, such as the loss of every training step."""
 
     unit: A[str, "of the values"]
-    values: A[Series, "in the order they were taken"]
+    values: A[Values, "in the order they were taken"]
     over: A[Over, "the axis"]
 
 
@@ -240,7 +240,9 @@ class Scenario:
     ] = None
     seed: A[Count, "of the order within rounds, and of the hashes of strings (PYTHONHASHSEED)"]
     metrics: A[
-        list[Metric], {"minItems": 1}, "measured metrics; the first is the subject of the scenario"
+        list[MetricName],
+        {"minItems": 1},
+        "measured metrics; the first is the subject of the scenario",
     ]
     case_axis: A[str, "difference between the cases (sample size), empty without cases"]
     case_unit: A[str, "the unit of the cases' values, or empty"]
@@ -312,7 +314,7 @@ class Start:
 
 
 @dataclass
-class Step:
+class WaterfallStep:
     """One step of a waterfall: one change, and the ratio of the value
     after the change to the value before it.
     """
@@ -329,7 +331,7 @@ class Steps:
     """
 
     start: A[Start, "the loader that people run today"]
-    steps: A[list[Step], {"minItems": 1}, "one change each"]
+    steps: A[list[WaterfallStep], {"minItems": 1}, "one change each"]
     total: Change
     end: A[Positive, "geometric mean of the last candidate's processes, in the metric's unit"]
 

@@ -3,8 +3,8 @@ CRC-32 of batches, or of their checked rows.
 
 Checked rows are rows 0, 102, 204, ... of a sample. A loader's batch is a tensor, a dict or list of
 tensors, or a numpy array. BareLoop, the candidate without a loader, yields lists. Such a list has
-one array for each sample: the whole sample, or, in a list of the class Rows, its checked rows.
-Equal samples have equal checksums in all these forms.
+one array for each sample: the whole sample, or, in CheckedRows, its checked rows. Equal samples
+have equal checksums in all these forms.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 CHECKED_ROWS = 102
 
 
-class Rows(list):
+class CheckedRows(list):
     """List that holds the checked rows of a batch:
     one array for each sample (see the function `rows`).
     """
@@ -98,7 +98,7 @@ def part(batch: Any) -> int:
     """Return the CRC-32 of a batch's checked rows. Fields without rows,
     such as labels, are checked whole.
     """
-    if isinstance(batch, Rows):
+    if isinstance(batch, CheckedRows):
         return _folded(batch)
     if _is_of_the_loop(batch):
         return _folded(map(rows, batch))

@@ -113,7 +113,7 @@ class Controller:
     def __post_init__(self) -> None:
         self._order = random.Random(self.seed)
 
-    def _start(self, candidate: Candidate) -> endpoints.Trial:
+    def _start(self, candidate: Candidate) -> endpoints.RunningTrial:
         self.interruption.check()
         request = {**self.work.task(candidate).request(), "hash_seed": self.seed}
         return self.twins[TWIN[candidate.config]].start(request)
@@ -169,11 +169,11 @@ class Controller:
 
     def _started(
         self, group: Sequence[Candidate], stack: contextlib.ExitStack
-    ) -> dict[Candidate, endpoints.Trial]:
+    ) -> dict[Candidate, endpoints.RunningTrial]:
         """Start a trial of each candidate, and wait for their imports;
         *stack* closes the trials.
         """
-        started: dict[Candidate, endpoints.Trial] = {}
+        started: dict[Candidate, endpoints.RunningTrial] = {}
         # All trials import at the same time, before anything is measured.
         for candidate in group:
             self.display.trial(candidate, 0)

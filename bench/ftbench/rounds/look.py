@@ -19,7 +19,7 @@ from ftrun.configurations import TWIN
 
 
 @dataclass(frozen=True)
-class Look:
+class DatasetFacts:
     """Findings of the first trials of a user-supplied dataset."""
 
     scenario: Scenario
@@ -47,7 +47,7 @@ class Looker:
     def _target(self) -> str:
         return self.scenario.case("").parameters["target"]
 
-    def look(self) -> Look:
+    def look(self) -> DatasetFacts:
         """Time some samples in every twin, to set the amount
         of work in a turn. Raises TrialFailed.
         """
@@ -64,7 +64,7 @@ class Looker:
             why = f"a batch of {self._target} cannot be sent from a worker process: {unsendable}"
             self._skip("worker processes", why)
         scenario, reached = self._sized(looks)
-        return Look(scenario, configs, repeats, not unsendable, reached)
+        return DatasetFacts(scenario, configs, repeats, not unsendable, reached)
 
     def _sized(self, looks: list[dict]) -> tuple[Scenario, int]:
         """Return (the scenario with its amounts of work,

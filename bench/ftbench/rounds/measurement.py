@@ -17,7 +17,7 @@ from ftbench.plan.case import Case
 from ftbench.plan.scenario import OWN, Scenario
 from ftbench.rounds.budget import Budget
 from ftbench.rounds.controller import Controller, Ranked, failures
-from ftbench.rounds.look import Look, Looker
+from ftbench.rounds.look import DatasetFacts, Looker
 from ftbench.rounds.progress import Display
 from ftbench.rounds.recorder import Recorder
 from ftbench.rounds.twins import Twins
@@ -61,7 +61,7 @@ class Measurement:
 
     def __post_init__(self) -> None:
         self._ranks = self.options.ranks or 1
-        self._look: Look | None = None
+        self._facts: DatasetFacts | None = None
         """Findings about a user-supplied dataset; None before `look`,
         and for all other scenarios.
         """
@@ -82,8 +82,8 @@ class Measurement:
         """Time some user-supplied samples in every twin,
         to set the amount of work in a turn. Raises TrialFailed.
         """
-        self._look = Looker(self.scenario, self.options, self.twins, self.display).look()
-        self.scenario = self._look.scenario
+        self._facts = Looker(self.scenario, self.options, self.twins, self.display).look()
+        self.scenario = self._facts.scenario
 
     def rounds(
         self, sources: Sources, interruption: Interruption, share: Callable[[], float]
@@ -111,11 +111,11 @@ class Measurement:
         try:
             yield from self._rounds(controller, gathered, cases, share)
         except TrialFailed as error:
-            if not self._look:
+            if not self._facts:
                 raise
             looker = Looker(self.scenario, self.options, self.twins, self.display)
             raise TrialFailed(
-                f"{error}; {looker.search(controller.failed, self._look.reached)}"
+                f"{error}; {looker.search(controller.failed, self._facts.reached)}"
             ) from error
 
     def _gathered(self, ranked: Ranked, sources: Sources) -> tuple[Work, Ranked]:
@@ -146,7 +146,7 @@ class Measurement:
         schedule = self._schedule(controller, ranked, cases, share)
         candidates = controller.work.measured(c for _, c in schedule.ranked)
         entry = self._record(controller, candidates)
-        repeats = self._look is None or self._look.repeats
+        repeats = self._facts is None or self._facts.repeats
         recorder = Recorder(
             self.scenario, entry, controller, self.display, cases, self.options.budget, repeats
         )
@@ -205,8 +205,8 @@ class Measurement:
         """Return (drop rank, candidate) for the candidates that the twins can measure; record the
         others as skipped.
         """
-        configs = self._look.configs if self._look else self.options.configs
-        processes = self._look is None or self._look.processes
+        configs = self._facts.configs if self._facts else self.options.configs
+        processes = self._facts is None or self._facts.processes
         lacking: dict[str, list[Candidate]] = {}
         ranked = self.scenario.plan.ranked(configs, self._workers(), self.options.quick)
         for _, c in ranked:

@@ -8,7 +8,7 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping
 
-from ftbench.document.model import Scenario, Start, Step, Steps, Waterfall
+from ftbench.document.model import Scenario, Start, Steps, Waterfall, WaterfallStep
 from ftbench.measure.checksums import by_batch
 from ftbench.plan.candidates import CONFIGS, Candidate, plural
 from ftbench.plan.metrics import METRICS
@@ -161,7 +161,7 @@ def _steps(
     return Steps(
         start=Start(name, start.key, scenario.typical(start.key, metric)),
         steps=[
-            Step(by_place[STEP, c.key, metric].estimate.change, change, c.key)
+            WaterfallStep(by_place[STEP, c.key, metric].estimate.change, change, c.key)
             for change, c in changes
         ],
         total=by_place[TOTAL, end.key, metric].estimate.change,

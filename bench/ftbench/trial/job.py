@@ -88,7 +88,7 @@ def _metrics(results: Sequence[dict], rate: float, rates: Sequence[float]) -> di
     return {name: combine[name]([result["metrics"][name] for result in results]) for name in names}
 
 
-class Rank(NamedTuple):
+class ConnectedRank(NamedTuple):
     """A connected rank: its number, and the id of its process."""
 
     number: int
@@ -105,7 +105,7 @@ class Job:
         self.name, key = f"ft-bench-{os.getpid()}-{secrets.token_hex(4)}", secrets.token_bytes(16)
         os.environ[KEY] = key.hex()
         self._listener = Listener(address(self.name), "AF_UNIX", backlog=ranks, authkey=key)
-        self._connections: dict[Connection, Rank] = {}
+        self._connections: dict[Connection, ConnectedRank] = {}
         self.lost: int | None = None
         """Number of the first rank whose connection ended;
         read by the main thread to say which rank failed.
@@ -131,7 +131,7 @@ class Job:
         while len(self._connections) < self._ranks:
             connection = self._listener.accept()
             hello = json.loads(connection.recv_bytes())
-            self._connections[connection] = Rank(hello["rank"], hello["pid"])
+            self._connections[connection] = ConnectedRank(hello["rank"], hello["pid"])
         while line := self._controller.hear():
             if line.strip():  # the request
                 line = json.dumps({**json.loads(line), "parent": os.getpid()})
@@ -171,7 +171,7 @@ class Job:
                     os._exit(0)
         return [answers[number] for number in range(self._ranks)]
 
-    def _fail(self, rank: Rank, text: str) -> NoReturn:
+    def _fail(self, rank: ConnectedRank, text: str) -> NoReturn:
         """End the job because this rank failed; `text` is the rank's traceback,
         or "trial: " and the reason.
         """
@@ -179,7 +179,7 @@ class Job:
         quoted = "" if text.startswith("trial: ") else text
         self.end(f"{quoted}trial: rank {rank.number} of {self._ranks}: {why}")
 
-    def _lose(self, rank: Rank) -> NoReturn:
+    def _lose(self, rank: ConnectedRank) -> NoReturn:
         """End this process, since the connection of this rank has ended.
 
         If the rank failed, wait up to TORCHRUN_SECONDS: in that time the main thread ends this
