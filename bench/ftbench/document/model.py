@@ -278,6 +278,11 @@ class Scenario:
         return geometric_mean(self.in_each_process(key, metric))
 
     @property
+    def case_names(self) -> list[str]:
+        """The names of the cases; one empty name if there is but one."""
+        return [case.name for case in self.cases] or [""]
+
+    @property
     def whole(self) -> list[Candidate]:
         """The candidates that took part in every round."""
         return [c for c in self.candidates if len(self.trials_of(c.key)) == len(self.rounds)]
@@ -297,6 +302,13 @@ class Change:
         float | None, {"minimum": 1}, "the smallest factor that eight of ten such runs would show"
     ]
     verdict: A[Verdict, "the conclusion; other-samples: the two loaded different samples"]
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The confidence interval (lower end, upper end); None for one round."""
+        if self.low is None or self.high is None:
+            return None
+        return self.low, self.high
 
     @property
     def shown(self) -> bool:

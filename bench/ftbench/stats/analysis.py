@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ftbench.document.model import Results, Scenario, Verdict, Waterfall
 from ftbench.plan.metrics import METRICS, Metric
 from ftbench.stats.comparisons import Comparison, compared, judge
 from ftbench.stats.hours import Hours
+from ftbench.stats.statistics import Ratio
 from ftbench.stats.waterfall import apart, chain, waterfall
 
 
@@ -45,22 +46,28 @@ class AnalysedScenario:
         if a headline compares threads with processes.
         """
         comparisons = self.compared(metric)
-        most = {
-            c.sides: c.numerator.workers
-            for c in sorted(comparisons, key=lambda c: c.numerator.workers)
-        }
-        # Charts show how a candidate scales.
-        implied = {"scaling"} if len({c.kind for c in comparisons}) > 1 else set()
-        if any(
-            c.kind == "headline" and c.numerator.variant != c.denominator.variant != "serial"
-            for c in comparisons
-        ):
+        implied = _implied(comparisons)
+        most: dict[tuple[str, ...], int] = {}
+        for c in comparisons:
+            most[c.sides] = max(c.numerator.workers, most.get(c.sides, 0))
+        principal = []
+        for c in comparisons:
+            has_most = c.numerator.workers == most[c.sides]
+            if c.estimate.asked or (has_most and c.kind not in implied):
+                principal.append(c)
+        return principal
+
+
+def _implied(comparisons: Sequence[Comparison]) -> set[str]:
+    """Return the kinds of comparisons that other kinds imply: see AnalysedScenario.principal."""
+    kinds, implied = set(), set()
+    for c in comparisons:
+        kinds.add(c.kind)
+        if c.kind == "headline" and c.numerator.variant != c.denominator.variant != "serial":
             implied.add("method")
-        return [
-            c
-            for c in comparisons
-            if c.estimate.asked or (c.kind not in implied and c.numerator.workers == most[c.sides])
-        ]
+    if len(kinds) > 1:
+        implied.add("scaling")  # charts show how a candidate scales
+    return implied
 
 
 @dataclass
@@ -82,8 +89,8 @@ class Analysis:
     @property
     def others(self) -> list[AnalysedScenario]:
         """The scenarios without a waterfall."""
-        shown_as_waterfall = {fall.scenario for fall in self.waterfalls}
-        return [s for s in self.scenarios if s.record.name not in shown_as_waterfall]
+        with_waterfall = {fall.scenario for fall in self.waterfalls}
+        return [s for s in self.scenarios if s.record.name not in with_waterfall]
 
 
 def analyse(results: Results) -> Analysis:
@@ -91,24 +98,25 @@ def analyse(results: Results) -> Analysis:
     return them with the run's results.
     """
     scenarios = [AnalysedScenario(record, compared(record)) for record in results.scenarios]
-    every = itertools.chain.from_iterable(scenario.comparisons for scenario in scenarios)
-    judge(comparison.estimate for comparison in every)
+    estimates: list[Ratio] = []
+    for scenario in scenarios:
+        estimates += [comparison.estimate for comparison in scenario.comparisons]
+    judge(estimates)
     falls: list[Waterfall] = []
     for scenario in scenarios:
-        record, comparisons = scenario.record, scenario.comparisons
-        cases = [case.name for case in record.cases] or [""]
-        _mark_different(scenario, cases)
-        falls += filter(None, (waterfall(record, comparisons, case) for case in cases))
+        _mark_different(scenario)
+        for case in scenario.record.case_names:
+            if fall := waterfall(scenario.record, scenario.comparisons, case):
+                falls.append(fall)
     return Analysis(results, scenarios, falls)
 
 
-def _mark_different(scenario: AnalysedScenario, cases: list[str]) -> None:
+def _mark_different(scenario: AnalysedScenario) -> None:
     """Set the verdict of comparisons between candidates that loaded different samples."""
     different: set[tuple[str, str]] = set()
-    for case in cases:
-        links, _ = chain(scenario.record, case)
-        if links:
-            different |= apart(scenario.record, links[0][1])
+    for case in scenario.record.case_names:
+        if links := chain(scenario.record, case):
+            different |= apart(scenario.record, links.start)
     for c in scenario.comparisons:
         if (c.numerator.key, c.denominator.key) in different:
             c.estimate.verdict = Verdict.OTHER_SAMPLES
