@@ -91,11 +91,10 @@ def _of_scenario(scenario: Scenario) -> Iterator[str]:
 
 def _of_candidates(scenario: Scenario) -> Iterator[str]:
     yield from _twice([c.key for c in scenario.candidates])
-    cases = {case.name for case in scenario.cases} or {""}
     for c in scenario.candidates:
         if c.variant not in VARIANTS:
             yield f"{c.key}: variant {c.variant!r} is unknown to this bench"
-        if c.case not in cases:
+        if c.case not in scenario.case_names:
             yield f"{c.key}: there is no case {c.case!r}"
 
 
@@ -105,7 +104,7 @@ def _of_keys(scenario: Scenario, keys: set[str]) -> Iterator[str]:
     """
     measured: set[str] = set()
     for finished in scenario.rounds:
-        measured |= {trial.candidate for trial in finished.trials}
+        measured |= finished.keys
     for key in sorted(measured - keys):
         yield f"{key} was measured, and did not take part"
     compared: set[str] = set()

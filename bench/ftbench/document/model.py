@@ -207,9 +207,9 @@ class Trial:
         list[Count], "positions of the turns (0, 1, ...) that do not count: others took CPUs"
     ] = field(default_factory=list)
 
-    def counted(self, seconds: Sequence[float]) -> list[float]:
-        """Return the turns that count, of the *seconds* of all turns."""
-        return [turn for n, turn in enumerate(seconds) if n not in self.turns_left_out]
+    def counted[T](self, turns: Sequence[T]) -> list[T]:
+        """Return those that count of *turns*, which has a value for each turn."""
+        return [turn for n, turn in enumerate(turns) if n not in self.turns_left_out]
 
 
 @dataclass
@@ -220,6 +220,11 @@ class Round:
     seconds: A[Positive, "that it took"]
     trials: A[list[Trial], "in the order they ran"]
     disturbance: A[RoundDisturbance, "other load during the round"]
+
+    @property
+    def keys(self) -> set[str]:
+        """The keys of the candidates that were measured."""
+        return {trial.candidate for trial in self.trials}
 
 
 @dataclass(kw_only=True)
