@@ -35,12 +35,12 @@ class Budget:
         """
         if not self.left:
             return math.inf
-        ranks = self.options.ranks or 1
-        # The ranks start after torchrun has imported torch, and share the CPUs.
-        waves = 1 + math.ceil(ranks / cpus) if ranks > 1 else 1
+        waves, with_ranks = 1, ""
+        if ranks := self.options.ranks:
+            # The ranks start after torchrun has imported torch, and share the CPUs.
+            waves, with_ranks = 1 + math.ceil(ranks / cpus), f", each with {ranks} ranks"
         left, least = self.left(), processes * waves * START_SECONDS
         if left < least:
-            with_ranks = f", each with {ranks} ranks" if ranks > 1 else ""
             raise BudgetTooShort(
                 f"--budget {self.options.budget:g} is too short for the {processes} processes that "
                 f"a verdict needs{with_ranks}: they need "

@@ -42,7 +42,7 @@ class Recorder:
 
     def add(self, finished: model.Round) -> None:
         """Add a finished round to the record, with the failures and notes so far."""
-        measured = {trial.candidate for trial in finished.trials}
+        measured = finished.keys
         self._warn_of_differences()
         self._warn_of_second_tries(finished.number, measured)
         self._note_disturbance(finished)
@@ -92,7 +92,9 @@ class Recorder:
 
 def joined(notes: Iterable[str]) -> str:
     """Join the notes of trials with "; ", and leave out any note that is part of another note."""
-    notes = [note for note in notes if note]
-    return "; ".join(
-        note for note in notes if not any(note != other and note in other for other in notes)
-    )
+    notes = list(filter(None, notes))
+    whole = []
+    for note in notes:
+        if not any(note != other and note in other for other in notes):
+            whole.append(note)
+    return "; ".join(whole)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ftbench.document.model import Scenario, Start, Steps, Trial, Waterfall, WaterfallStep
 from ftbench.measure.checksums import by_batch
-from ftbench.plan.candidates import CONFIGS, Candidate, plural
+from ftbench.plan.candidates import CONFIGS, Candidate, in_order, plural
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.waterfall import PROCESSES, STEP, THREADS, TODAY, TOTAL, cells
 from ftbench.stats.comparisons import CPU, Comparison, level, of_two
@@ -60,8 +60,7 @@ def chain(scenario: Scenario, case: str) -> Chain | None:
     if not configs:
         return None
     links, lacking = _links(by_key, configs, workers, case)
-    missing = [config for config in CONFIGS if config not in configs]
-    result = Chain(links, missing + lacking)
+    result = Chain(links, in_order(set(CONFIGS) - configs) + lacking)
     is_chain = len(links) > 1 and _is_compared(scenario, result.end, result.start)
     return result if is_chain else None
 
