@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, variance
 
 from ftbench.compare.identity import HARDWARE, UNKNOWN, described, work
-from ftbench.document.model import MeasuredCase, Results, Scenario, Stress, Verdict
+from ftbench.document.model import MeasuredCase, MeasuredScenario, Results, Stress, Verdict
 from ftbench.plan.candidates import Pair
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.scenario import OWN
@@ -172,10 +172,10 @@ def _outcomes(suite: Stress) -> dict[str, str]:
 
 def _scenario(
     result: RunComparison,
-    a: Scenario,
-    b: Scenario,
+    a: MeasuredScenario,
+    b: MeasuredScenario,
     cases: set[str],
-    sets: Sequence[Sequence[Scenario]],
+    sets: Sequence[Sequence[MeasuredScenario]],
 ) -> None:
     """Add to the result the changes of a scenario's ratios and values, in these *cases* only.
 
@@ -191,7 +191,7 @@ def _scenario(
 
 
 def _values(
-    result: RunComparison, a: Scenario, b: Scenario, of_case: Set[str]
+    result: RunComparison, a: MeasuredScenario, b: MeasuredScenario, of_case: Set[str]
 ) -> list[tuple[str, tuple[str, ...]]]:
     """Return (title, key) of each candidate that was in all rounds of both runs."""
     titles = {c.key: c.title for scenario in (b, a) for c in scenario.candidates}
@@ -200,13 +200,13 @@ def _values(
     return [(titles[key], (key,)) for key in keys if key in of_case]
 
 
-def _ratio(scenario: Scenario, pair: Pair) -> tuple[str, tuple[str, ...]]:
+def _ratio(scenario: MeasuredScenario, pair: Pair) -> tuple[str, tuple[str, ...]]:
     """Return (title of a ratio, keys of its candidates)."""
     a, b = (scenario.candidate(key) for key in (pair.numerator, pair.denominator))
     return run_words.title(scenario, a, b, with_case=True), (pair.numerator, pair.denominator)
 
 
-def _common_pairs(a: Scenario, b: Scenario, keys: Set[str]) -> list[Pair]:
+def _common_pairs(a: MeasuredScenario, b: MeasuredScenario, keys: Set[str]) -> list[Pair]:
     """Return the pairs of candidates that both runs compare, of candidates among *keys*."""
     in_b = {(pair.numerator, pair.denominator) for pair in b.pairs}
     in_both = [pair for pair in a.pairs if (pair.numerator, pair.denominator) in in_b]
@@ -214,8 +214,8 @@ def _common_pairs(a: Scenario, b: Scenario, keys: Set[str]) -> list[Pair]:
 
 
 def _figure_change(
-    of_runs: Sequence[Scenario],
-    sets: Sequence[Sequence[Scenario]],
+    of_runs: Sequence[MeasuredScenario],
+    sets: Sequence[Sequence[MeasuredScenario]],
     metric: str,
     title: str,
     keys: Sequence[str],
@@ -237,7 +237,7 @@ def _figure_change(
     )
 
 
-def _logs(scenario: Scenario, metric: str, *keys: str) -> list[float]:
+def _logs(scenario: MeasuredScenario, metric: str, *keys: str) -> list[float]:
     """Return the logarithms of a candidate's values in each process,
     or of the ratios of two candidates (keys).
     """
@@ -245,7 +245,7 @@ def _logs(scenario: Scenario, metric: str, *keys: str) -> list[float]:
     return logarithms(*values) if len(keys) == 2 else [*map(math.log, *values)]
 
 
-def _figures(scenarios: Sequence[Scenario], metric: str, *keys: str) -> list[RunFigure]:
+def _figures(scenarios: Sequence[MeasuredScenario], metric: str, *keys: str) -> list[RunFigure]:
     """Return (mean, standard error) of a candidate's values, or of a ratio, in each run with two
     rounds or more.
     """
@@ -260,7 +260,7 @@ def _figures(scenarios: Sequence[Scenario], metric: str, *keys: str) -> list[Run
 
 def _like(
     sets: Sequence[Sequence[Results]], a: Results, b: Results, name: str
-) -> list[list[Scenario]]:
+) -> list[list[MeasuredScenario]]:
     """Return the scenario called *name* in each set of runs, where its work is that of the set's
     own run, A or B.
     """
@@ -280,12 +280,12 @@ def _like(
     return alike
 
 
-def _comparable_cases(result: RunComparison, *runs: tuple[Results, Scenario]) -> set[str]:
+def _comparable_cases(result: RunComparison, *runs: tuple[Results, MeasuredScenario]) -> set[str]:
     """Return the names of the cases with equal work in both runs.
     Add the others, with reason, to `result.left_out`.
     """
     scenario = runs[0][1].name
-    cases: list[dict[str, MeasuredCase | Scenario]] = [
+    cases: list[dict[str, MeasuredCase | MeasuredScenario]] = [
         {case.name: case for case in s.cases} or {"": s} for _, s in runs
     ]
     same = set()

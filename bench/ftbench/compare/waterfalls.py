@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from ftbench.compare.identity import work
-from ftbench.document.model import MeasuredCase, Scenario, Verdict, Waterfall
+from ftbench.document.model import MeasuredCase, MeasuredScenario, Verdict, Waterfall
 from ftbench.plan.waterfall import IN_ALL
 from ftbench.report import run_words
 from ftbench.stats import turns
@@ -69,7 +69,7 @@ def waterfalls(run: Analysis) -> Iterator[ComparableWaterfall | Incomparable]:
             yield _comparable(run, scenario, fall)
 
 
-def _comparable(run: Analysis, scenario: Scenario, fall: Waterfall) -> ComparableWaterfall:
+def _comparable(run: Analysis, scenario: MeasuredScenario, fall: Waterfall) -> ComparableWaterfall:
     chain = fall.throughput.candidates
     speeds = [scenario.in_each_process(key, "throughput") for key in chain]
     return ComparableWaterfall(
@@ -81,7 +81,9 @@ def _comparable(run: Analysis, scenario: Scenario, fall: Waterfall) -> Comparabl
     )
 
 
-def _figures(scenario: Scenario, fall: Waterfall, chain: Sequence[str], metric: str) -> Figures:
+def _figures(
+    scenario: MeasuredScenario, fall: Waterfall, chain: Sequence[str], metric: str
+) -> Figures:
     pairs = {step.name: pair for step, pair in zip(fall.throughput.steps, zip(chain[1:], chain))}
     pairs[IN_ALL] = chain[-1], chain[0]
     figures = {}
@@ -93,7 +95,7 @@ def _figures(scenario: Scenario, fall: Waterfall, chain: Sequence[str], metric: 
     return figures
 
 
-def _workload(run: Analysis, scenario: Scenario, fall: Waterfall) -> dict[str, str]:
+def _workload(run: Analysis, scenario: MeasuredScenario, fall: Waterfall) -> dict[str, str]:
     facts = work(run.results, scenario, case_of(scenario, fall)) | {
         "first candidate": fall.throughput.start.name,
         "changes": "; then ".join(step.name for step in fall.throughput.steps),
@@ -102,12 +104,12 @@ def _workload(run: Analysis, scenario: Scenario, fall: Waterfall) -> dict[str, s
     return {title: "none" if value is None else str(value) for title, value in facts.items()}
 
 
-def case_of(scenario: Scenario, fall: Waterfall) -> MeasuredCase | Scenario:
+def case_of(scenario: MeasuredScenario, fall: Waterfall) -> MeasuredCase | MeasuredScenario:
     """Return the case of a waterfall; the scenario itself if it has no cases."""
     return next((case for case in scenario.cases if case.name == fall.case), scenario)
 
 
-def _checksums(scenario: Scenario, key: str) -> str:
+def _checksums(scenario: MeasuredScenario, key: str) -> str:
     """Return checksums of a candidate's first batches, or words for rounds that do not agree."""
     rounds = {(trial.first_batch, *trial.rows[:1]) for trial in scenario.trials_of(key)}
     if len(rounds) > 1:

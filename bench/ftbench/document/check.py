@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from ftbench.document.convert import schema
-from ftbench.document.model import Results, Scenario, Stress, Trial
+from ftbench.document.model import MeasuredScenario, Results, Stress, Trial
 from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.metrics import METRICS
 
@@ -75,7 +75,7 @@ def _twice(names: Sequence[str], what: str = "") -> Iterator[str]:
             yield f"{what}{name} is listed twice"
 
 
-def _of_scenario(scenario: Scenario) -> Iterator[str]:
+def _of_scenario(scenario: MeasuredScenario) -> Iterator[str]:
     for name in scenario.metrics:
         if name not in METRICS:
             yield f"metric {name!r} is unknown to this bench"
@@ -89,7 +89,7 @@ def _of_scenario(scenario: Scenario) -> Iterator[str]:
     yield from _of_keys(scenario, keys)
 
 
-def _of_candidates(scenario: Scenario) -> Iterator[str]:
+def _of_candidates(scenario: MeasuredScenario) -> Iterator[str]:
     yield from _twice([c.key for c in scenario.candidates])
     for c in scenario.candidates:
         if c.variant not in VARIANTS:
@@ -98,7 +98,7 @@ def _of_candidates(scenario: Scenario) -> Iterator[str]:
             yield f"{c.key}: there is no case {c.case!r}"
 
 
-def _of_keys(scenario: Scenario, keys: set[str]) -> Iterator[str]:
+def _of_keys(scenario: MeasuredScenario, keys: set[str]) -> Iterator[str]:
     """Yield the contradictions between the keys of candidates
     and what the scenario says of candidates.
     """

@@ -228,7 +228,7 @@ class Round:
 
 
 @dataclass(kw_only=True)
-class Scenario:
+class MeasuredScenario:
     """The record of one measured scenario: its candidates, comparisons, failures and rounds."""
 
     load: A[Load, "amount of work in a trial, of the first case if there are several"]
@@ -453,7 +453,7 @@ class Results:
     skipped: A[list[Skipped], "parts of the plan that were not measured, with reasons"] = field(
         default_factory=list
     )
-    scenarios: A[list[Scenario], {"minItems": 1}, "in the order of the run"] = field(
+    scenarios: A[list[MeasuredScenario], {"minItems": 1}, "in the order of the run"] = field(
         default_factory=list
     )
     waterfalls: A[

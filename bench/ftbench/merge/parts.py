@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ftbench.compare.identity import identity
 from ftbench.compare.waterfalls import ComparableWaterfall, Incomparable, case_of, waterfalls
-from ftbench.document.model import Results, Scenario, Waterfall
+from ftbench.document.model import MeasuredScenario, Results, Waterfall
 from ftbench.merge.collect import Found, listed
 from ftbench.merge.model import Machine
 from ftbench.plan.candidates import VARIANTS
@@ -102,7 +102,7 @@ def _part(found: Found, run: Analysis, measured: ComparableWaterfall) -> Part:
 
 
 def _setting(
-    results: Results, facts: Mapping[str, str], scenario: Scenario, fall: Waterfall
+    results: Results, facts: Mapping[str, str], scenario: MeasuredScenario, fall: Waterfall
 ) -> dict[str, str]:
     usable = max(1, run_words.usable(results) // (scenario.ranks or 1))
     # Machines that differ in their CPUs have other numbers of workers, but the same words.
@@ -114,7 +114,7 @@ def _setting(
     }
 
 
-def _software(facts: Mapping[str, str], scenario: Scenario) -> dict[str, str]:
+def _software(facts: Mapping[str, str], scenario: MeasuredScenario) -> dict[str, str]:
     """Return the facts on each twin's Python and packages, as far as they matter."""
     software = {}
     for title, words in facts.items():

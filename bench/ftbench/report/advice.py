@@ -5,7 +5,7 @@ and the line of code that creates the loader.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ftbench.document.model import Scenario, Verdict, Waterfall
+from ftbench.document.model import MeasuredScenario, Verdict, Waterfall
 from ftbench.plan.candidates import VARIANTS, Candidate, plural
 from ftbench.plan.metrics import METRICS
 from ftbench.report import hour_words, run_words, verdict_words
@@ -61,7 +61,7 @@ def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
 
 
 def _advised(
-    scenario: Scenario, workload: str, start: Candidate, usable: Sequence[Candidate]
+    scenario: MeasuredScenario, workload: str, start: Candidate, usable: Sequence[Candidate]
 ) -> tuple[str, Candidate]:
     """Return (advice, the candidate that it is for)."""
     faster = [c for c in usable if c != start and _verdict(scenario, c, start) == Verdict.ABOVE]
@@ -82,25 +82,27 @@ def _advised(
     return text, best
 
 
-def _usable(scenario: Scenario, fall: Waterfall) -> list[Candidate]:
+def _usable(scenario: MeasuredScenario, fall: Waterfall) -> list[Candidate]:
     """Return the candidates that loaded the waterfall's samples in all rounds."""
     # The free-threaded build with its GIL on is measured only for comparison.
     candidates = [c for c in scenario.whole if c.case == fall.case and c.config != "ft-gil"]
     return [candidate for candidate in candidates if candidate.key not in fall.others]
 
 
-def _verdict(scenario: Scenario, candidate: Candidate, other: Candidate) -> Verdict:
+def _verdict(scenario: MeasuredScenario, candidate: Candidate, other: Candidate) -> Verdict:
     return of_two(scenario, candidate.key, other.key, THROUGHPUT.name).verdict
 
 
-def _fastest(scenario: Scenario, candidates: Sequence[Candidate], default: Candidate) -> Candidate:
+def _fastest(
+    scenario: MeasuredScenario, candidates: Sequence[Candidate], default: Candidate
+) -> Candidate:
     def speed(candidate: Candidate) -> float:
         return scenario.typical(candidate.key, THROUGHPUT.name)
 
     return max(candidates, key=speed, default=default)
 
 
-def _described(scenario: Scenario, candidate: Candidate) -> str:
+def _described(scenario: MeasuredScenario, candidate: Candidate) -> str:
     speed = scenario.typical(candidate.key, THROUGHPUT.name)
     where = f"{PYTHONS[candidate.config]}, num_workers={candidate.workers}"
     return f"{plural(candidate.variant)} in {where} ({speed:.0f} samples/s)"

@@ -7,14 +7,14 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from ftbench.document.model import Distribution, Scenario
+from ftbench.document.model import Distribution, MeasuredScenario
 from ftbench.plan.candidates import VARIANTS, Candidate
 from ftbench.plan.metrics import METRICS, Metric
 from ftbench.report import run_words, style, tables, verdict_words
 from ftbench.report.draw import MOST_MARKS, Chart, Curves, Line, Row, Rows
 from ftbench.report.tables import Measured, Table
 from ftbench.stats.analysis import AnalysedScenario, Analysis
-from ftbench.stats.comparisons import Comparison
+from ftbench.stats.comparisons import MeasuredComparison
 
 # The most charts of single cases that are shown; others are shown on request.
 MOST_FACETS = 4
@@ -50,7 +50,7 @@ def _name(*parts: object) -> str:
     return run_words.slug("-".join(str(part) for part in parts if part))
 
 
-def _measured(scenario: Scenario, metric: Metric, folded: str = "") -> Iterator[Chart]:
+def _measured(scenario: MeasuredScenario, metric: Metric, folded: str = "") -> Iterator[Chart]:
     """Yield a metric's charts: curves over cases or workers if possible,
     else bars. *folded*: see Chart.folded.
     """
@@ -78,7 +78,7 @@ def _measured(scenario: Scenario, metric: Metric, folded: str = "") -> Iterator[
         )
 
 
-def _which(scenario: Scenario, key: str | int) -> str:
+def _which(scenario: MeasuredScenario, key: str | int) -> str:
     """Return the part of a title that names a number of workers, or a case."""
     if isinstance(key, int):
         return f" with {run_words.workers(key)}"
@@ -91,7 +91,7 @@ def _is_curve(measured: Sequence[Measured]) -> bool:
     return len(counts) > 2 or 0 in counts
 
 
-def _hover(scenario: Scenario, metric: Metric, m: Measured) -> str:
+def _hover(scenario: MeasuredScenario, metric: Metric, m: Measured) -> str:
     rounds = ", ".join(metric.write(value) for value in m.values[:8]) + (
         ", ..." if len(m.values) > 8 else ""
     )
@@ -102,7 +102,7 @@ def _hover(scenario: Scenario, metric: Metric, m: Measured) -> str:
     )
 
 
-def _bars(scenario: Scenario, metric: Metric, measured: Sequence[Measured]) -> Rows:
+def _bars(scenario: MeasuredScenario, metric: Metric, measured: Sequence[Measured]) -> Rows:
     counts = {m.candidate.workers for m in measured}
     groups: dict[str, list[Row]] = {}
     for m in measured:
@@ -126,7 +126,7 @@ def _bars(scenario: Scenario, metric: Metric, measured: Sequence[Measured]) -> R
     return Rows(list(groups.items()), metric.unit, ideal=ideal)
 
 
-def _places(scenario: Scenario) -> dict[str, float]:
+def _places(scenario: MeasuredScenario) -> dict[str, float]:
     """Return {case: x value in curves over the cases}; {} for a single case, or if x values are
     equal or missing.
     """
@@ -134,7 +134,7 @@ def _places(scenario: Scenario) -> dict[str, float]:
     return places if len(scenario.cases) == len(set(places.values())) > 1 else {}
 
 
-def _curves(scenario: Scenario, metric: Metric, measured: Sequence[Measured]) -> Curves:
+def _curves(scenario: MeasuredScenario, metric: Metric, measured: Sequence[Measured]) -> Curves:
     """Return a metric's picture: curves over the cases, or over the number of workers if the cases
     have no axis.
     """
@@ -225,7 +225,7 @@ Kept = dict[str, list[Distribution]]
 """Curves that trials recorded under one name: {candidate's key: [curve of each round]}."""
 
 
-def kept(scenario: Scenario) -> dict[str, Kept]:
+def kept(scenario: MeasuredScenario) -> dict[str, Kept]:
     """Return the curves that trials recorded, by name."""
     curves: dict[str, Kept] = {}
     for c in (m.candidate for m in tables.candidates(scenario, scenario.metrics[0])):
@@ -257,7 +257,7 @@ def _most_workers(candidates: Sequence[Candidate]) -> dict[str, int]:
     }
 
 
-def _courses(scenario: Scenario, name: str, kept: Kept) -> Iterator[Chart]:
+def _courses(scenario: MeasuredScenario, name: str, kept: Kept) -> Iterator[Chart]:
     """Yield a chart for each case, with the curves *name* that trials recorded.
 
     If the curves of all candidates and rounds are equal, yield one chart with one curve.
@@ -303,7 +303,7 @@ def _all_equal(curves: Sequence[Curve]) -> bool:
 
 
 def _by_case(
-    scenario: Scenario, candidates: Sequence[Candidate], lines: Sequence[Line]
+    scenario: MeasuredScenario, candidates: Sequence[Candidate], lines: Sequence[Line]
 ) -> dict[str, list[Line]]:
     """Return {title: lines with the most workers of a case}; the table has all."""
     most = _most_workers(candidates)
@@ -318,7 +318,9 @@ def _by_case(
     return parts
 
 
-def _course(scenario: Scenario, candidate: Candidate, curve: Curve, over: str, unit: str) -> Line:
+def _course(
+    scenario: MeasuredScenario, candidate: Candidate, curve: Curve, over: str, unit: str
+) -> Line:
     x, middle, low, high = curve
     title = run_words.full_title(scenario, candidate)
     hover = [f"{title}\n{over} {at:,g}\n{y:.4g} {unit}" for at, y in zip(x, middle, strict=True)]
@@ -341,7 +343,7 @@ def overview(run: Analysis) -> Chart | None:
     """Return a chart of threads without the GIL against processes with it; None if there are fewer
     than two ratios.
     """
-    comparisons: dict[str, tuple[Scenario, Comparison]] = {}
+    comparisons: dict[str, tuple[MeasuredScenario, MeasuredComparison]] = {}
     for analysed in run.others:
         scenario = analysed.record
         for c in analysed.compared():

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
 
-from ftbench.document.model import Scenario
+from ftbench.document.model import MeasuredScenario
 from ftbench.plan.candidates import CONFIGS, VARIANTS, Candidate
 from ftbench.plan.metrics import Metric
 from ftbench.report import run_words, verdict_words
 from ftbench.stats.analysis import AnalysedScenario
-from ftbench.stats.comparisons import Comparison
+from ftbench.stats.comparisons import MeasuredComparison
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Measured:
     candidate: Candidate
     values: list[float]
     typical: float
-    """Geometric mean of the values, as in ratios (ftbench.document.model.Scenario.typical)."""
+    """Geometric mean of the values, as in ratios (see MeasuredScenario.typical)."""
     low: float
     high: float
 
 
-def candidates(scenario: Scenario, metric: str) -> list[Measured]:
+def candidates(scenario: MeasuredScenario, metric: str) -> list[Measured]:
     """Return a metric of each candidate that was in all rounds, sorted by case, configuration,
     variant and workers.
     """
@@ -68,7 +68,7 @@ def candidates(scenario: Scenario, metric: str) -> list[Measured]:
     return entries
 
 
-def measured(scenario: Scenario, metric: Metric) -> Table:
+def measured(scenario: MeasuredScenario, metric: Metric) -> Table:
     """Return a table of a metric's values: mean, lowest and highest of each candidate."""
     write = metric.write
     return _table(
@@ -88,7 +88,7 @@ def measured(scenario: Scenario, metric: Metric) -> Table:
     )
 
 
-def ratios(scenario: Scenario, comparisons: Sequence[Comparison]) -> Table:
+def ratios(scenario: MeasuredScenario, comparisons: Sequence[MeasuredComparison]) -> Table:
     """Return a table of comparisons with their ratios, intervals and verdicts."""
     return _table(
         [
@@ -113,7 +113,7 @@ def _p_value(p: float | None) -> str:
     return f"{p:.3f}" if p >= 0.001 else "< 0.001"
 
 
-def outcomes(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> Table:
+def outcomes(scenario: AnalysedScenario, comparisons: Sequence[MeasuredComparison]) -> Table:
     """Return a table of comparisons with their outcomes in words."""
     return _table(
         [

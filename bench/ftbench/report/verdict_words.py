@@ -3,12 +3,12 @@
 import math
 from collections.abc import Sequence
 
-from ftbench.document.model import Change, Scenario, Verdict, Waterfall
+from ftbench.document.model import Change, MeasuredScenario, Verdict, Waterfall
 from ftbench.plan.metrics import METRICS, Metric
 from ftbench.plan.waterfall import REMOVED, TODAY
 from ftbench.report import run_words
 from ftbench.stats.analysis import AnalysedScenario, Analysis
-from ftbench.stats.comparisons import Comparison, level, more_minutes
+from ftbench.stats.comparisons import MeasuredComparison, level, more_minutes
 from ftbench.stats.statistics import negligible
 from ftrun.configurations import CONFIGURATIONS
 
@@ -35,7 +35,7 @@ def figure(value: float) -> str:
     return ">100" if value > 100 else f"{value:.2f}"
 
 
-def interval(comparison: Comparison) -> str:
+def interval(comparison: MeasuredComparison) -> str:
     """Return a ratio's confidence interval: "1.48 to 1.66", or "-" for a single round."""
     low, high = comparison.estimate.low, comparison.estimate.high
     if low is None or high is None:
@@ -101,14 +101,14 @@ def outcome(metric: Metric, c: Change) -> str:
     return f"{directed(metric, c.ratio)} ({span(c)}), {UNCERTAIN}"
 
 
-def short(comparison: Comparison) -> str:
+def short(comparison: MeasuredComparison) -> str:
     """Return a comparison's verdict in the words of its metric:
     "57% faster (48% to 66%)"; see `outcome`.
     """
     return outcome(METRICS[comparison.metric], comparison.estimate)
 
 
-def settles(scenario: Scenario, c: Change, metric: str = "") -> str | None:
+def settles(scenario: MeasuredScenario, c: Change, metric: str = "") -> str | None:
     """Return words for an undecided ratio, such as "5 more minutes would settle it";
     None for any other ratio.
     """
@@ -121,7 +121,7 @@ def settles(scenario: Scenario, c: Change, metric: str = "") -> str | None:
     return f"{run_words.count(minutes, 'more minute')} would settle it" if minutes else None
 
 
-def conclusion(scenario: Scenario, group: Sequence[Comparison]) -> str:
+def conclusion(scenario: MeasuredScenario, group: Sequence[MeasuredComparison]) -> str:
     """Return a sentence on one comparison in one metric; `group` is the comparison in one case or
     in several cases.
     """
@@ -150,7 +150,7 @@ def conclusion(scenario: Scenario, group: Sequence[Comparison]) -> str:
 
 
 def _figures(
-    scenario: Scenario, group: Sequence[Comparison], with_case: bool, alone: bool
+    scenario: MeasuredScenario, group: Sequence[MeasuredComparison], with_case: bool, alone: bool
 ) -> tuple[list[str], bool]:
     """Return (verdicts in words, each with its case; True if the last has a case).
 
@@ -170,7 +170,7 @@ def _figures(
     return figures, bool(case)
 
 
-def levels(scenario: Scenario) -> list[str]:
+def levels(scenario: MeasuredScenario) -> list[str]:
     """Return a sentence for each case and metric, with the mean of every candidate.
 
     Only metrics that are themselves ratios, such as step_over_max, have sentences: those among the
@@ -184,7 +184,7 @@ def levels(scenario: Scenario) -> list[str]:
     return sentences
 
 
-def _level(scenario: Scenario, case: str, metric: Metric) -> str:
+def _level(scenario: MeasuredScenario, case: str, metric: Metric) -> str:
     parts: list[str] = []
     for candidate in (candidate for candidate in scenario.whole if candidate.case == case):
         mean = level(scenario, candidate.key, metric.name)
@@ -212,7 +212,7 @@ def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
     """Return sentences on the first comparison in *metric* and on each other "headline",
     in all their cases.
     """
-    groups: dict[tuple, list[Comparison]] = {}
+    groups: dict[tuple, list[MeasuredComparison]] = {}
     for c in scenario.principal(metric):
         groups.setdefault((*c.sides, c.numerator.workers, c.denominator.workers), []).append(c)
     first = [*groups][:1]

@@ -92,7 +92,7 @@ class Measurement:
 
     def rounds(
         self, sources: Sources, interruption: Interruption, share: Callable[[], float]
-    ) -> Iterator[model.Scenario]:
+    ) -> Iterator[model.MeasuredScenario]:
         """Measure the scenario; yield its record after every round. Yield nothing if no candidate
         can be measured here.
 
@@ -146,7 +146,7 @@ class Measurement:
 
     def _rounds(
         self, controller: Controller, ranked: Ranking, cases: set[str], share: Callable[[], float]
-    ) -> Iterator[model.Scenario]:
+    ) -> Iterator[model.MeasuredScenario]:
         """Warm up, and measure rounds of the ranked candidates. The rest: see `rounds`."""
         schedule = self._schedule(controller, ranked, cases, share)
         candidates = controller.work.measured(schedule.ranked.candidates)
@@ -187,13 +187,15 @@ class Measurement:
             self._skip(listed(controller.work.measured(dropped), cases), why)
         return Schedule(kept, trial_seconds, deadline)
 
-    def _record(self, controller: Controller, candidates: list[Candidate]) -> model.Scenario:
+    def _record(
+        self, controller: Controller, candidates: list[Candidate]
+    ) -> model.MeasuredScenario:
         """Return the scenario's record for results.json, still without rounds."""
         load, cases = controller.work.loads(_cases(candidates))
         metrics = list(self.scenario.metrics)
         if self.options.ranks:
             metrics.insert(1, "slowest_rank")
-        return model.Scenario(
+        return model.MeasuredScenario(
             load=load,
             **{name: getattr(self.scenario, name) for name in COPIED},
             note="",

@@ -19,7 +19,7 @@ class Recorder:
     """
 
     scenario: Scenario
-    entry: model.Scenario
+    entry: model.MeasuredScenario
     """The record of the scenario, for results.json."""
     controller: Controller
     display: Display

@@ -149,7 +149,7 @@ class Run:
             )
         return failed
 
-    def _keep(self, scenario: str, rounds: Iterator[model.Scenario]) -> None:
+    def _keep(self, scenario: str, rounds: Iterator[model.MeasuredScenario]) -> None:
         """Save the record of a scenario after each of its rounds;
         record if the scenario cannot run here.
         """

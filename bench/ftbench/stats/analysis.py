@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ftbench.document.model import Results, Scenario, Verdict, Waterfall
+from ftbench.document.model import MeasuredScenario, Results, Verdict, Waterfall
 from ftbench.plan.metrics import METRICS, Metric
-from ftbench.stats.comparisons import Comparison, compared, judge
+from ftbench.stats.comparisons import MeasuredComparison, compared, judge
 from ftbench.stats.hours import Hours
 from ftbench.stats.statistics import Ratio
 from ftbench.stats.waterfall import apart, chain, waterfall
@@ -17,16 +17,16 @@ from ftbench.stats.waterfall import apart, chain, waterfall
 class AnalysedScenario:
     """A measured scenario with the comparisons computed from its rounds."""
 
-    record: Scenario
+    record: MeasuredScenario
     """The scenario as in results.json."""
-    comparisons: list[Comparison]
+    comparisons: list[MeasuredComparison]
 
     @property
     def metric(self) -> Metric:
         """The main metric of the scenario: the first of its metrics."""
         return METRICS[self.record.metrics[0]]
 
-    def compared(self, metric: str = "") -> list[Comparison]:
+    def compared(self, metric: str = "") -> list[MeasuredComparison]:
         """Return the comparisons in *metric* (default: the main one) whose two candidates loaded
         the same samples.
         """
@@ -37,7 +37,7 @@ class AnalysedScenario:
             if c.metric == name and c.estimate.verdict != Verdict.OTHER_SAMPLES
         ]
 
-    def principal(self, metric: str = "") -> list[Comparison]:
+    def principal(self, metric: str = "") -> list[MeasuredComparison]:
         """Return the comparisons in *metric* (default: the main one) that matter most.
 
         These are all comparisons that the run was made for (`asked`). In addition, they are the
@@ -58,7 +58,7 @@ class AnalysedScenario:
         return principal
 
 
-def _implied(comparisons: Sequence[Comparison]) -> set[str]:
+def _implied(comparisons: Sequence[MeasuredComparison]) -> set[str]:
     """Return the kinds of comparisons that other kinds imply: see AnalysedScenario.principal."""
     kinds, implied = set(), set()
     for c in comparisons:
@@ -82,7 +82,7 @@ class Analysis:
     runs were sought.
     """
 
-    def scenario(self, name: str) -> Scenario:
+    def scenario(self, name: str) -> MeasuredScenario:
         """Return the scenario of this name, as in results.json."""
         return next(s for s in self.results.scenarios if s.name == name)
 

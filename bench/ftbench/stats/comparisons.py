@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ftbench.document.model import Change, Scenario, Verdict
+from ftbench.document.model import Change, MeasuredScenario, Verdict
 from ftbench.plan.candidates import Candidate, Pair
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.waterfall import STEP, TOTAL
@@ -24,7 +24,7 @@ CPU = "cpu_per_1000"
 
 
 @dataclass(kw_only=True)
-class Comparison:
+class MeasuredComparison:
     """The comparison of two candidates in one metric."""
 
     estimate: Ratio
@@ -55,7 +55,7 @@ class Comparison:
         return 1 / self.estimate.ratio, high and 1 / high, low and 1 / low
 
 
-def of_two(scenario: Scenario, numerator: str, denominator: str, metric: str) -> Ratio:
+def of_two(scenario: MeasuredScenario, numerator: str, denominator: str, metric: str) -> Ratio:
     """Return the ratio of two candidates (keys) in a metric, with its interval over the rounds."""
     return ratio(
         scenario.in_each_process(numerator, metric),
@@ -64,7 +64,7 @@ def of_two(scenario: Scenario, numerator: str, denominator: str, metric: str) ->
     )
 
 
-def compared(scenario: Scenario) -> list[Comparison]:
+def compared(scenario: MeasuredScenario) -> list[MeasuredComparison]:
     """Return a scenario's comparisons, those in its main metric first. Their verdicts are not
     final: see `judge`.
     """
@@ -76,11 +76,11 @@ def compared(scenario: Scenario) -> list[Comparison]:
     return comparisons
 
 
-def _compare(scenario: Scenario, pair: Pair, metric: str) -> Comparison:
+def _compare(scenario: MeasuredScenario, pair: Pair, metric: str) -> MeasuredComparison:
     estimate = of_two(scenario, pair.numerator, pair.denominator, metric)
     cpu_of_waterfall = metric == CPU and pair.kind in (STEP, TOTAL)
     estimate.asked = pair.asked and (metric == scenario.metrics[0] or cpu_of_waterfall)
-    return Comparison(
+    return MeasuredComparison(
         estimate=estimate,
         kind=pair.kind,
         why=pair.why,
@@ -90,7 +90,7 @@ def _compare(scenario: Scenario, pair: Pair, metric: str) -> Comparison:
     )
 
 
-def level(scenario: Scenario, key: str, metric: str) -> Ratio:
+def level(scenario: MeasuredScenario, key: str, metric: str) -> Ratio:
     """Return a candidate's mean of a metric that is itself a ratio,
     such as step_over_max, with its interval.
     """
@@ -128,7 +128,7 @@ def _adjust(explored: Sequence[Ratio]) -> None:
         r.q = float(q)
 
 
-def more_minutes(scenario: Scenario, c: Change, metric: str = "") -> int | None:
+def more_minutes(scenario: MeasuredScenario, c: Change, metric: str = "") -> int | None:
     """Estimate the minutes of further rounds that would settle an undecided ratio in *metric*
     (default: the main one).
 

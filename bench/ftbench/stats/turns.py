@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean, variance
 from typing import NamedTuple
 
-from ftbench.document.model import Scenario, Trial
+from ftbench.document.model import MeasuredScenario, Trial
 from ftbench.plan.metrics import METRICS
 
 FEWEST_TURNS = 4
@@ -134,21 +134,21 @@ def _variance_of_mean(values: Sequence[float]) -> float:
     return variance(values) / len(values)
 
 
-def predicted(scenario: Scenario, metric: str, *keys: str) -> Predicted | None:
+def predicted(scenario: MeasuredScenario, metric: str, *keys: str) -> Predicted | None:
     """Return `predict` for one candidate or two (keys);
     None for a metric that is not made of turns.
     """
     return predict(*_of_candidates(scenario, metric, keys))
 
 
-def too_few_of_all(scenario: Scenario) -> int | None:
+def too_few_of_all(scenario: MeasuredScenario) -> int | None:
     """Return `too_few` for all candidates in the scenario's main metric."""
     keys = [candidate.key for candidate in scenario.whole]
     return too_few(*_of_candidates(scenario, scenario.metrics[0], keys))
 
 
 def _of_candidates(
-    scenario: Scenario, metric: str, keys: Iterable[str]
+    scenario: MeasuredScenario, metric: str, keys: Iterable[str]
 ) -> list[list[list[list[float]]]]:
     candidates = []
     for key in keys:

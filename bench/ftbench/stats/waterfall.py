@@ -9,12 +9,12 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ftbench.document.model import Scenario, Start, Steps, Trial, Waterfall, WaterfallStep
+from ftbench.document.model import MeasuredScenario, Start, Steps, Trial, Waterfall, WaterfallStep
 from ftbench.measure.checksums import by_batch
 from ftbench.plan.candidates import CONFIGS, Candidate, in_order, plural
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.waterfall import PROCESSES, STEP, THREADS, TODAY, TOTAL, cells
-from ftbench.stats.comparisons import CPU, Comparison, level, of_two
+from ftbench.stats.comparisons import CPU, MeasuredComparison, level, of_two
 from ftbench.stats.statistics import Ratio
 from ftrun.configurations import CONFIGURATIONS
 
@@ -47,7 +47,7 @@ class Chain(NamedTuple):
         return self.links[-1][1]
 
 
-def chain(scenario: Scenario, case: str) -> Chain | None:
+def chain(scenario: MeasuredScenario, case: str) -> Chain | None:
     """Return the chain of a case, with the most workers; None if there are no two compared
     candidates.
     """
@@ -89,13 +89,13 @@ def _links(
     return links, lacking
 
 
-def _is_compared(scenario: Scenario, end: Candidate, start: Candidate) -> bool:
+def _is_compared(scenario: MeasuredScenario, end: Candidate, start: Candidate) -> bool:
     """True if the run compares the ends of a whole chain."""
     pairs = {(pair.kind, pair.numerator, pair.denominator) for pair in scenario.pairs}
     return (TOTAL, end.key, start.key) in pairs
 
 
-def apart(scenario: Scenario, start: Candidate) -> set[tuple[str, str]]:
+def apart(scenario: MeasuredScenario, start: Candidate) -> set[tuple[str, str]]:
     """Return the pairs of candidates that loaded different samples, in the case of *start*: they
     cannot be compared.
 
@@ -125,7 +125,9 @@ def _checksums(trials: Iterable[Trial]) -> dict[str, set[int]]:
     return checksums
 
 
-def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) -> Waterfall | None:
+def waterfall(
+    scenario: MeasuredScenario, comparisons: Iterable[MeasuredComparison], case: str
+) -> Waterfall | None:
     """Return a case's waterfall: its total ratio, split into one ratio for each step; None if no
     chain was measured.
     """
@@ -152,7 +154,7 @@ def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) 
 
 
 def _steps(
-    scenario: Scenario, links: Chain, comparisons: Iterable[Comparison], metric: str
+    scenario: MeasuredScenario, links: Chain, comparisons: Iterable[MeasuredComparison], metric: str
 ) -> Steps | None:
     """Return the figures of a chain in a metric; None if a comparison is missing, as it may be in a
     results.json from elsewhere.
@@ -176,14 +178,14 @@ def _steps(
     )
 
 
-def _start(scenario: Scenario, links: Chain, metric: str) -> Start:
+def _start(scenario: MeasuredScenario, links: Chain, metric: str) -> Start:
     name, candidate = links.links[0]
     if candidate.variant in (TODAY, PROCESSES) and (method := _start_method(scenario, candidate)):
         name = f"{name} ({method})"
     return Start(name, candidate.key, scenario.typical(candidate.key, metric))
 
 
-def _ends(scenario: Scenario, start: Candidate, end: Candidate) -> dict[str, list[float]]:
+def _ends(scenario: MeasuredScenario, start: Candidate, end: Candidate) -> dict[str, list[float]]:
     """Return the values of the first and the last candidate
     in the metrics of ENDS that were measured.
     """
@@ -194,7 +196,7 @@ def _ends(scenario: Scenario, start: Candidate, end: Candidate) -> dict[str, lis
     return ends
 
 
-def _workload(scenario: Scenario, case: str) -> str:
+def _workload(scenario: MeasuredScenario, case: str) -> str:
     """Return the name of what a case loads: "raw-size on 2 ranks: 4 MiB"."""
     name = scenario.name
     if scenario.ranks:
@@ -205,7 +207,7 @@ def _workload(scenario: Scenario, case: str) -> str:
     return name
 
 
-def _start_method(scenario: Scenario, start: Candidate) -> str:
+def _start_method(scenario: MeasuredScenario, start: Candidate) -> str:
     """Return the start method of a candidate's processes ("fork"); "" if its trials recorded
     different ones or none.
     """
@@ -213,7 +215,7 @@ def _start_method(scenario: Scenario, start: Candidate) -> str:
     return methods.pop() if len(methods) == 1 else ""
 
 
-def precise(scenario: Scenario, precision: float) -> bool:
+def precise(scenario: MeasuredScenario, precision: float) -> bool:
     """True if a scenario has enough rounds, and all intervals that answer its question are narrow.
 
     In a waterfall, an interval is narrow if its ends are at most a factor of 1 + *precision* from

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from ftbench.compare import text
 from ftbench.compare import view as comparison_view
 from ftbench.compare.comparing import RunComparison
-from ftbench.document.model import Results, Round, Scenario, Trial, Verdict
+from ftbench.document.model import MeasuredScenario, Results, Round, Trial, Verdict
 from ftbench.report import markdown, page, verdict_words
 from ftbench.report.view import view
 from ftbench.stats.analysis import AnalysedScenario, Analysis, analyse
@@ -45,11 +45,11 @@ def trials(results: Results, name: str) -> Iterator[Trial]:
     return (trial for one in scenario.rounds for trial in one.trials)
 
 
-def alone(run: Analysis, *scenarios: Scenario) -> Analysis:
+def alone(run: Analysis, *scenarios: MeasuredScenario) -> Analysis:
     return analyse(replace(run.results, scenarios=list(scenarios)))
 
 
-def analysed(run: Analysis, scenario: Scenario) -> AnalysedScenario:
+def analysed(run: Analysis, scenario: MeasuredScenario) -> AnalysedScenario:
     return analyse(replace(run.results, scenarios=[scenario])).scenarios[0]
 
 
@@ -92,7 +92,7 @@ def renamed(run: Analysis, name: str) -> Analysis:
     return run
 
 
-def rounds_of(seconds: float) -> Scenario:
+def rounds_of(seconds: float) -> MeasuredScenario:
     (like,) = simulated.blank().scenarios
     return replace(
         like, rounds=[Round(number + 1, seconds, [], simulated.quiet()) for number in range(4)]

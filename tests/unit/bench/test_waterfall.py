@@ -8,7 +8,7 @@ from statistics import geometric_mean
 
 import pytest
 
-from ftbench.document.model import Round, Scenario
+from ftbench.document.model import MeasuredScenario, Round
 from ftbench.measure import epochs
 from ftbench.plan.candidates import Candidate, Pair
 from ftbench.plan.case import Case
@@ -159,7 +159,9 @@ def test_failed_candidates_are_left_out_of_the_chain(run, failed, start, steps, 
     assert math.prod(ratios.values()) == pytest.approx(whole.throughput.total.ratio, rel=1e-12)
 
 
-def known(*halves: float, n: int = 8, kinds: tuple[str, ...] = (), at: float = 1.0) -> Scenario:
+def known(
+    *halves: float, n: int = 8, kinds: tuple[str, ...] = (), at: float = 1.0
+) -> MeasuredScenario:
     """A scenario whose pairs are known to factors' logarithms of *halves*,
     around the ratio *at*.
     """
@@ -203,7 +205,7 @@ def test_stopping_looks_at_widths_alone():
 
 
 def test_a_metric_that_is_a_ratio_is_known_once_no_candidate_varies_by_more():
-    def measured(low: float, high: float, n: int) -> Scenario:
+    def measured(low: float, high: float, n: int) -> MeasuredScenario:
         like = known(*[0.01] * 2, n=n)
         for number, one in enumerate(like.rounds):
             for trial in one.trials:
