@@ -32,7 +32,7 @@ class FiguresView:
 
 
 @dataclass(frozen=True)
-class View:
+class ComparisonView:
     """All that the output of a comparison shows."""
 
     runs: list[RunView]
@@ -49,7 +49,9 @@ class View:
     conclusion: str
 
 
-def view(comparison: RunComparison, a: tuple[str, Results], b: tuple[str, Results]) -> View:
+def view(
+    comparison: RunComparison, a: tuple[str, Results], b: tuple[str, Results]
+) -> ComparisonView:
     """Return the view of a comparison; `a` and `b` are (path of results.json, its content)."""
     runs = [_run("A", *a), _run("B", *b)]
     suites = [results.stress for _, results in (a, b)]
@@ -59,7 +61,7 @@ def view(comparison: RunComparison, a: tuple[str, Results], b: tuple[str, Result
             changes = comparison.figures(scenario, is_ratio)
             if changes:
                 figures.append(_figures(f"{scenario}, {title}", changes))
-    return View(
+    return ComparisonView(
         runs=runs,
         differences=comparison.differences,
         hours=hours(comparison) if comparison.changes else "",

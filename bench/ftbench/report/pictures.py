@@ -23,7 +23,7 @@ from ftbench.report.style import (
     WIDTH,
     wrapped,
 )
-from ftbench.report.view import View
+from ftbench.report.view import ReportView
 
 STYLE = {
     "font.family": "sans-serif",
@@ -43,7 +43,7 @@ CHANGES = {FONT: ""} | {light: f"var(--{name})" for name, (light, _) in PALETTE.
 MOST_LINES = 6
 
 
-def write(view: View) -> Iterator[tuple[str, bytes]]:
+def write(view: ReportView) -> Iterator[tuple[str, bytes]]:
     """Yield (file name, PNG) of the waterfalls, and of each scenario without one."""
     alarm = view.state is not None
     if view.waterfalls:

@@ -84,7 +84,7 @@ class SafetyView:
 
 
 @dataclass(frozen=True)
-class View:
+class ReportView:
     """All that the outputs of a run show."""
 
     subject: str
@@ -128,14 +128,14 @@ class View:
 
 def view(
     run: Analysis, where: Path = Path(), page: Path | None = None, detailed: bool = False
-) -> View:
+) -> ReportView:
     """Return the view of a run. *where* is the directory of the run's results.json."""
     results = run.results
     environment = results.environment
     openings = list(advice.openings(run))
     subject = run_words.subject(run)
     document = json.dumps(as_json(results), separators=(",", ":"), allow_nan=False)
-    return View(
+    return ReportView(
         subject=subject,
         state=run_words.state(results),
         openings=openings,
