@@ -150,19 +150,19 @@ class Measurement:
         """Warm up, and measure rounds of the ranked candidates. The rest: see `rounds`."""
         schedule = self._schedule(controller, ranked, cases, share)
         candidates = controller.work.measured(schedule.ranked.candidates)
-        entry = self._record(controller, candidates)
+        record = self._record(controller, candidates)
         repeats = self._facts is None or self._facts.repeats
         recorder = Recorder(
-            self.scenario, entry, controller, self.display, cases, self.options.budget, repeats
+            self.scenario, record, controller, self.display, cases, self.options.budget, repeats
         )
-        enough = functools.partial(precise, entry, self.options.precision)
+        enough = functools.partial(precise, record, self.options.precision)
         most = self.options.rounds
         for finished in controller.rounds(
             schedule.ranked, schedule.deadline, schedule.trial_seconds, most, enough
         ):
             recorder.add(finished)
-            yield entry
-        self._budget.warn_of_few_rounds(len(entry.rounds), controller.fewest)
+            yield record
+        self._budget.warn_of_few_rounds(len(record.rounds), controller.fewest)
         if controller.failed:
             # The measurements of the other candidates are valid.
             raise TrialFailed(failures(controller.failed))

@@ -19,7 +19,7 @@ class Recorder:
     """
 
     scenario: Scenario
-    entry: model.MeasuredScenario
+    record: model.MeasuredScenario
     """The record of the scenario, for results.json."""
     controller: Controller
     display: Display
@@ -38,7 +38,7 @@ class Recorder:
     """Candidates that were in every round so far. Only these are compared."""
 
     def __post_init__(self) -> None:
-        self._compared = self.entry.candidates
+        self._compared = self.record.candidates
 
     def add(self, finished: model.Round) -> None:
         """Add a finished round to the record, with the failures and notes so far."""
@@ -49,10 +49,10 @@ class Recorder:
         self._skip_dropped(finished.number, measured)
         failed = self.controller.failed
         self._compared = [c for c in self._compared if c.key in measured]
-        self.entry.rounds.append(finished)
-        self.entry.note = joined(self.controller.notes)
-        self.entry.pairs = self.scenario.plan.pairs(self._compared)
-        self.entry.failures = [failed[c] for c in self.entry.candidates if c in failed]
+        self.record.rounds.append(finished)
+        self.record.note = joined(self.controller.notes)
+        self.record.pairs = self.scenario.plan.pairs(self._compared)
+        self.record.failures = [failed[c] for c in self.record.candidates if c in failed]
 
     def _warn_of_differences(self) -> None:
         differences = self.controller.differences

@@ -154,9 +154,9 @@ class Run:
         record if the scenario cannot run here.
         """
         try:
-            for entry in rounds:
-                if len(entry.rounds) == 1:
-                    self.results.scenarios.append(entry)
+            for record in rounds:
+                if len(record.rounds) == 1:
+                    self.results.scenarios.append(record)
                 self.save()
         except (Unavailable, sizing.BudgetTooShort) as error:
             if isinstance(error, sizing.BudgetTooShort) and not self.results.scenarios:
@@ -170,7 +170,7 @@ class Run:
         if self.results.status == "complete":
             return
         self.results.reason = reason
-        reached = self.ended | {entry.name for entry in self.results.scenarios}
+        reached = self.ended | {record.name for record in self.results.scenarios}
         why = f"the run ended before its first round had: {reason}"
         for scenario in self.scenarios:
             if scenario.name not in reached:
