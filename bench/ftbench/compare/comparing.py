@@ -1,4 +1,4 @@
-"""Comparison of two runs, A and B, of different machines,
+"""MeasuredComparison of two runs, A and B, of different machines,
 versions or commits, from their results.json alone.
 
 Ratios within a run change with the software; candidates' values change with the machine's speed and
@@ -15,7 +15,7 @@ from statistics import fmean, variance
 from typing import NamedTuple
 
 from ftbench.compare.identity import HARDWARE, UNKNOWN, described, work
-from ftbench.document.model import MeasuredCase, Results, Scenario, Stress, Verdict
+from ftbench.document.model import MeasuredCase, MeasuredScenario, Results, Stress, Verdict
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.scenario import OWN
 from ftbench.report import run_words
@@ -32,7 +32,7 @@ from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS, Ratio, exponenti
 
 NO_HOURS = Deviation(0.0)
 
-ScenarioPair = tuple[Scenario, Scenario]
+ScenarioPair = tuple[MeasuredScenario, MeasuredScenario]
 """One scenario in the runs A and B."""
 
 
@@ -81,14 +81,14 @@ class Subject(NamedTuple):
         """True for a ratio of two candidates."""
         return len(self.keys) == 2
 
-    def logarithms(self, scenario: Scenario, metric: str) -> list[float]:
+    def logarithms(self, scenario: MeasuredScenario, metric: str) -> list[float]:
         """Return the logarithm of the value, or of the ratio, in each process."""
         values = [scenario.in_each_process(key, metric) for key in self.keys]
         if self.is_ratio:
             return logarithms(*values)
         return [*map(math.log, values[0])]
 
-    def figures(self, scenarios: Iterable[Scenario], metric: str) -> list[RunFigure]:
+    def figures(self, scenarios: Iterable[MeasuredScenario], metric: str) -> list[RunFigure]:
         """Return (mean, standard error) in each run with two rounds or more that has it."""
         figures = []
         for scenario in scenarios:
@@ -163,7 +163,7 @@ def compare(a: Results, b: Results, sets: Sequence[Sequence[Results]] = ()) -> R
     return result
 
 
-def _by_name(run: Results) -> dict[str, Scenario]:
+def _by_name(run: Results) -> dict[str, MeasuredScenario]:
     return {scenario.name: scenario for scenario in run.scenarios}
 
 
@@ -261,7 +261,7 @@ def _subjects(pair: ScenarioPair, cases: Set[str], whole: Sequence[str]) -> Iter
 
 
 def _changes(
-    pair: ScenarioPair, subjects: Sequence[Subject], like: Sequence[Sequence[Scenario]]
+    pair: ScenarioPair, subjects: Sequence[Subject], like: Sequence[Sequence[MeasuredScenario]]
 ) -> Iterator[FigureChange]:
     """Yield the changes of the subjects, in each metric that both runs have.
 
@@ -277,7 +277,7 @@ def _changes(
 
 
 def _figure_change(
-    pair: ScenarioPair, subject: Subject, metric: str, like: Sequence[Sequence[Scenario]]
+    pair: ScenarioPair, subject: Subject, metric: str, like: Sequence[Sequence[MeasuredScenario]]
 ) -> FigureChange:
     in_a, in_b = (subject.logarithms(scenario, metric) for scenario in pair)
     usual = USUAL_OF_VALUES
@@ -299,7 +299,7 @@ def _figure_change(
 
 def _like(
     sets: Sequence[Sequence[Results]], runs: Sequence[Results], pair: ScenarioPair
-) -> list[list[Scenario]]:
+) -> list[list[MeasuredScenario]]:
     """Return the scenario in each set of runs, where its work is that of the set's own run."""
     alike = []
     for run, scenario, like in zip(runs, pair, sets, strict=False):
@@ -338,9 +338,9 @@ def _comparable_cases(
     return same
 
 
-def _cases(scenario: Scenario) -> dict[str, MeasuredCase | Scenario]:
+def _cases(scenario: MeasuredScenario) -> dict[str, MeasuredCase | MeasuredScenario]:
     """Return {name: case}; without cases, the scenario itself is one of no name."""
-    cases: dict[str, MeasuredCase | Scenario] = {case.name: case for case in scenario.cases}
+    cases: dict[str, MeasuredCase | MeasuredScenario] = {case.name: case for case in scenario.cases}
     return cases or {"": scenario}
 
 

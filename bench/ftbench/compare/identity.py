@@ -6,7 +6,7 @@ from collections.abc import Iterator, Set
 from typing import Any
 
 from ftbench.document.environment import Interpreter, Twin
-from ftbench.document.model import MeasuredCase, Options, Results, Scenario
+from ftbench.document.model import MeasuredCase, MeasuredScenario, Options, Results
 from ftbench.plan.scenario import OWN
 from ftbench.report import run_words
 
@@ -20,7 +20,9 @@ MACHINE, UNKNOWN = "machine", "unknown"
 HARDWARE = MACHINE, "processor", "CPUs usable", "memory"
 
 
-def work(run: Results, scenario: Scenario, case: MeasuredCase | Scenario) -> dict[str, Any]:
+def work(
+    run: Results, scenario: MeasuredScenario, case: MeasuredCase | MeasuredScenario
+) -> dict[str, Any]:
     """Return the work of a case, such as {"batch size": 128}. Two runs are compared in cases of
     equal work only.
     """

@@ -33,7 +33,7 @@ class FiguresView:
 
 
 @dataclass(frozen=True)
-class View:
+class ComparisonView:
     """All that the output of a comparison shows."""
 
     runs: list[RunView]
@@ -50,13 +50,15 @@ class View:
     conclusion: str
 
 
-def view(comparison: RunComparison, a: tuple[str, Results], b: tuple[str, Results]) -> View:
+def view(
+    comparison: RunComparison, a: tuple[str, Results], b: tuple[str, Results]
+) -> ComparisonView:
     """Return the view of a comparison; `a` and `b` are (path of results.json, its content)."""
     (_, results_a), (_, results_b) = a, b
     outcomes = None
     if comparison.outcomes or (results_a.stress and results_b.stress):
         outcomes = comparison.outcomes
-    return View(
+    return ComparisonView(
         runs=[_run("A", *a), _run("B", *b)],
         differences=comparison.differences,
         hours=hours(comparison) if comparison.changes else "",

@@ -10,11 +10,11 @@ from statistics import fmean
 from typing import NamedTuple
 
 from ftbench.compare.identity import work
-from ftbench.document.model import Change, MeasuredCase, Scenario, Verdict, Waterfall
+from ftbench.document.model import Change, MeasuredCase, MeasuredScenario, Verdict, Waterfall
 from ftbench.plan.waterfall import IN_ALL
 from ftbench.report import run_words
 from ftbench.stats import turns
-from ftbench.stats.analysis import AnalysedScenario, Analysis
+from ftbench.stats.analysis import Analysis
 from ftbench.stats.comparisons import CPU
 from ftbench.stats.statistics import FEWEST_ROUNDS, logarithms, spread
 
@@ -62,7 +62,7 @@ def waterfalls(run: Analysis) -> Iterator[ComparableWaterfall | Incomparable]:
         if len(scenario.rounds) < FEWEST_ROUNDS:
             few = f"{run_words.rounds(scenario)}, and {FEWEST_ROUNDS} are needed"
             yield Incomparable(f"{fall.workload}: {few}")
-        elif any(map(_is_of_other_samples, (fall.total, *fall.steps))):
+        elif any(map(_is_of_other_samples, fall.throughput.changes.values())):
             different = "candidates of this run loaded different samples"
             yield Incomparable(f"{fall.workload}: {different}")
         else:
@@ -73,10 +73,8 @@ def _is_of_other_samples(change: Change) -> bool:
     return change.verdict == Verdict.OTHER_SAMPLES
 
 
-def _comparable(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> ComparableWaterfall:
-    chain = [fall.start.candidate]
-    for step in fall.steps:
-        chain.append(step.candidate)
+def _comparable(run: Analysis, scenario: MeasuredScenario, fall: Waterfall) -> ComparableWaterfall:
+    chain = fall.throughput.candidates
     speeds: list[float] = []
     for key in chain:
         speeds += scenario.in_each_process(key, "throughput")
@@ -90,16 +88,16 @@ def _comparable(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> C
 
 
 def _figures(
-    scenario: AnalysedScenario, fall: Waterfall, chain: Sequence[str], metric: str
+    scenario: MeasuredScenario, fall: Waterfall, chain: Sequence[str], metric: str
 ) -> Figures:
     figures = {}
-    for step, (before, after) in zip(fall.steps, pairwise(chain), strict=True):
+    for step, (before, after) in zip(fall.throughput.steps, pairwise(chain), strict=True):
         figures[step.name] = _figure(scenario, metric, after, before)
     figures[IN_ALL] = _figure(scenario, metric, chain[-1], chain[0])
     return figures
 
 
-def _figure(scenario: AnalysedScenario, metric: str, after: str, before: str) -> Figure:
+def _figure(scenario: MeasuredScenario, metric: str, after: str, before: str) -> Figure:
     """Return the ratio of two candidates (keys)."""
     numerators = scenario.in_each_process(after, metric)
     logs = logarithms(numerators, scenario.in_each_process(before, metric))
@@ -107,18 +105,18 @@ def _figure(scenario: AnalysedScenario, metric: str, after: str, before: str) ->
     return Figure(fmean(logs), *spread(logs, predicted), len(logs))
 
 
-def _workload(run: Analysis, scenario: AnalysedScenario, fall: Waterfall) -> dict[str, str]:
+def _workload(run: Analysis, scenario: MeasuredScenario, fall: Waterfall) -> dict[str, str]:
     facts = work(run.results, scenario, case_of(scenario, fall))
-    facts["first candidate"] = fall.start.name
-    facts["changes"] = "; then ".join(step.name for step in fall.steps)
-    facts["first samples"] = _checksums(scenario, fall.start.candidate)
+    facts["first candidate"] = fall.throughput.start.name
+    facts["changes"] = "; then ".join(step.name for step in fall.throughput.steps)
+    facts["first samples"] = _checksums(scenario, fall.throughput.start.candidate)
     for title, value in facts.items():
         # not "None", which people would read
         facts[title] = "none" if value is None else str(value)
     return facts
 
 
-def case_of(scenario: AnalysedScenario, fall: Waterfall) -> MeasuredCase | Scenario:
+def case_of(scenario: MeasuredScenario, fall: Waterfall) -> MeasuredCase | MeasuredScenario:
     """Return the case of a waterfall; the scenario itself if it has no cases."""
     for case in scenario.cases:
         if case.name == fall.case:
@@ -126,7 +124,7 @@ def case_of(scenario: AnalysedScenario, fall: Waterfall) -> MeasuredCase | Scena
     return scenario
 
 
-def _checksums(scenario: AnalysedScenario, key: str) -> str:
+def _checksums(scenario: MeasuredScenario, key: str) -> str:
     """Return checksums of a candidate's first batches, or words for rounds that do not agree."""
     rounds = set()
     for trial in scenario.trials_of(key):

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from ftbench.document.convert import schema
-from ftbench.document.model import Results, Scenario, Stress, Trial
+from ftbench.document.model import MeasuredScenario, Results, Stress, Trial
 from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.metrics import METRICS
 
@@ -75,7 +75,7 @@ def _twice(names: Sequence[str], what: str = "") -> Iterator[str]:
             yield f"{what}{name} is listed twice"
 
 
-def _of_scenario(scenario: Scenario) -> Iterator[str]:
+def _of_scenario(scenario: MeasuredScenario) -> Iterator[str]:
     for name in scenario.metrics:
         if name not in METRICS:
             yield f"metric {name!r} is unknown to this bench"
@@ -89,23 +89,22 @@ def _of_scenario(scenario: Scenario) -> Iterator[str]:
     yield from _of_keys(scenario, keys)
 
 
-def _of_candidates(scenario: Scenario) -> Iterator[str]:
+def _of_candidates(scenario: MeasuredScenario) -> Iterator[str]:
     yield from _twice([c.key for c in scenario.candidates])
-    cases = {case.name for case in scenario.cases} or {""}
     for c in scenario.candidates:
         if c.variant not in VARIANTS:
             yield f"{c.key}: variant {c.variant!r} is unknown to this bench"
-        if c.case not in cases:
+        if c.case not in scenario.case_names:
             yield f"{c.key}: there is no case {c.case!r}"
 
 
-def _of_keys(scenario: Scenario, keys: set[str]) -> Iterator[str]:
+def _of_keys(scenario: MeasuredScenario, keys: set[str]) -> Iterator[str]:
     """Yield the contradictions between the keys of candidates
     and what the scenario says of candidates.
     """
     measured: set[str] = set()
     for finished in scenario.rounds:
-        measured |= {trial.candidate for trial in finished.trials}
+        measured |= finished.keys
     for key in sorted(measured - keys):
         yield f"{key} was measured, and did not take part"
     compared: set[str] = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from dataclasses import asdict, fields, is_dataclass
 from enum import StrEnum
 from types import UnionType
@@ -18,6 +19,11 @@ OPTIONAL = {
 }
 """JSON keys that may be missing; they are left out if their value is None or empty."""
 
+INLINE = {"throughput", "change"}
+"""Fields whose dataclass has no JSON object of its own:
+its keys are among those of the object that has the field.
+"""
+
 TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
@@ -32,12 +38,18 @@ def _hints(kind: type) -> dict[str, Any]:
 
 def as_json(value: Any) -> dict:
     """Convert a dataclass object to dicts, lists and scalars, for JSON."""
-    return asdict(
-        value,
-        dict_factory=lambda items: {
-            name.rstrip("_"): part for name, part in items if part or name not in OPTIONAL
-        },
-    )
+    return asdict(value, dict_factory=_as_object)
+
+
+def _as_object(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the JSON object of a dataclass object with these (field name, converted value)."""
+    keys: dict[str, Any] = {}
+    for name, part in items:
+        if name in INLINE:
+            keys |= part
+        elif part or name not in OPTIONAL:
+            keys[name.rstrip("_")] = part
+    return keys
 
 
 def from_json(kind: Any, value: Any) -> Any:
@@ -66,10 +78,14 @@ def from_json(kind: Any, value: Any) -> Any:
 def _from_object(kind: Any, value: dict[str, Any]) -> Any:
     """Convert a JSON object to a dataclass object of the type *kind*."""
     hints = _hints(kind)
-    names = {field.name.rstrip("_"): field.name for field in fields(kind)}
-    return kind(
-        **{names[key]: from_json(hints[key], part) for key, part in value.items() if key in hints}
-    )
+    arguments: dict[str, Any] = {}
+    for field in fields(kind):
+        key = field.name.rstrip("_")
+        if key in INLINE:
+            arguments[key] = from_json(hints[key], value)
+        elif key in value:
+            arguments[field.name] = from_json(hints[key], value[key])
+    return kind(**arguments)
 
 
 def schema(kind: Any) -> dict:
@@ -103,7 +119,10 @@ def _annotated(form: dict, annotations: tuple[str | dict, ...]) -> dict:
 
 def _schema_of_class(kind: type) -> dict:
     """Return the JSON schema of a dataclass."""
-    properties = {key: schema(hint) for key, hint in _hints(kind).items()}
+    properties: dict[str, dict] = {}
+    for key, hint in _hints(kind).items():
+        form = schema(hint)
+        properties |= form["properties"] if key in INLINE else {key: form}
     return {
         "description": kind.__doc__,
         "type": "object",

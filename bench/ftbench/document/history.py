@@ -6,6 +6,7 @@ read is passed over.
 """
 
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -52,14 +53,7 @@ def runs(root: Path, source: str) -> Iterator[Results]:
     """
     number = 0
     try:
-        folders = sorted(
-            (
-                candidate_folder
-                for candidate_folder in root.iterdir()
-                if not candidate_folder.is_symlink()
-            ),
-            reverse=True,
-        )
+        folders = sorted(itertools.filterfalse(Path.is_symlink, root.iterdir()), reverse=True)
     except OSError:
         return
     for folder in folders:
@@ -90,11 +84,11 @@ def recorded(cache: Path, key: str) -> list[Entry]:
             lines = file.read().splitlines()
     except OSError:
         return []
-    return [
-        entry
-        for line in lines
-        if key.encode() in line and (entry := _entry(line)) and entry.key == key
-    ]
+    entries = []
+    for line in lines:
+        if key.encode() in line and (entry := _entry(line)) and entry.key == key:
+            entries.append(entry)
+    return entries
 
 
 def _entry(line: bytes) -> Entry | None:

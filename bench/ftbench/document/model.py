@@ -1,8 +1,9 @@
 """The records of a run: what results.json holds, and what statistics and reports read.
 
-Each dataclass is a JSON object, and its fields are the object's keys (`from_` is "from"). All keys
-are required, except those in convert.OPTIONAL. `Annotated` adds a field's bounds (a dict) and
-meaning (a string) to the schema.
+Each dataclass is a JSON object, and its fields are the object's keys (`from_` is "from"). In place
+of a field in convert.INLINE, the object has the field's own keys. All keys are required, except
+those in convert.OPTIONAL. `Annotated` adds a field's bounds (a dict) and meaning (a string) to the
+schema.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ftbench.document.environment import Count, Environment, Revision, Whole
 from ftbench.machine.disturbance import Disturbance, State
 from ftbench.plan.candidates import CONFIGS, Candidate, Pair
 from ftbench.plan.scenario import DISTRIBUTION_LIMIT
-from ftbench.plan.waterfall import PRECISION
+from ftbench.plan.waterfall import IN_ALL, PRECISION
 
 SCHEMA_VERSION = 8
 """Version of the schema. It is increased whenever an older
@@ -30,8 +31,8 @@ Positive = A[float, {"exclusiveMinimum": 0}]
 NotNegative = A[float, {"minimum": 0}]
 Config = A[str, {"enum": [*CONFIGS]}]
 Name = A[str, {"pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$"}]
-Metric = A[Name, "a metric's name (bench/ftbench/plan/metrics.py has its unit)"]
-Series = A[list[float], {"minItems": 1, "maxItems": DISTRIBUTION_LIMIT}]
+MetricName = A[Name, "a metric's name (bench/ftbench/plan/metrics.py has its unit)"]
+Values = A[list[float], {"minItems": 1, "maxItems": DISTRIBUTION_LIMIT}]
 Status = Literal["complete", "incomplete"]
 
 
@@ -146,7 +147,7 @@ class Over:
     """
 
     title: A[str, "name of the quantity: samples loaded, step"]
-    values: A[Series, "one for each value, ascending"]
+    values: A[Values, "one for each value, ascending"]
 
 
 @dataclass
@@ -154,7 +155,7 @@ class Distribution:
     """Curve that a trial recorded, such as the loss of every training step."""
 
     unit: A[str, "of the values"]
-    values: A[Series, "in the order they were taken"]
+    values: A[Values, "in the order they were taken"]
     over: A[Over, "the axis"]
 
 
@@ -206,9 +207,9 @@ class Trial:
         list[Count], "positions of the turns (0, 1, ...) that do not count: others took CPUs"
     ] = field(default_factory=list)
 
-    def counted(self, seconds: Sequence[float]) -> list[float]:
-        """Return the turns that count, of the *seconds* of all turns."""
-        return [turn for n, turn in enumerate(seconds) if n not in self.turns_left_out]
+    def counted[T](self, turns: Sequence[T]) -> list[T]:
+        """Return those that count of *turns*, which has a value for each turn."""
+        return [turn for n, turn in enumerate(turns) if n not in self.turns_left_out]
 
 
 @dataclass
@@ -220,9 +221,14 @@ class Round:
     trials: A[list[Trial], "in the order they ran"]
     disturbance: A[RoundDisturbance, "other load during the round"]
 
+    @property
+    def keys(self) -> set[str]:
+        """The keys of the candidates that were measured."""
+        return {trial.candidate for trial in self.trials}
+
 
 @dataclass(kw_only=True)
-class Scenario:
+class MeasuredScenario:
     """The record of one measured scenario: its candidates, comparisons, failures and rounds."""
 
     load: A[Load, "amount of work in a trial, of the first case if there are several"]
@@ -239,7 +245,9 @@ class Scenario:
     ] = None
     seed: A[Count, "of the order within rounds, and of the hashes of strings (PYTHONHASHSEED)"]
     metrics: A[
-        list[Metric], {"minItems": 1}, "measured metrics; the first is the subject of the scenario"
+        list[MetricName],
+        {"minItems": 1},
+        "measured metrics; the first is the subject of the scenario",
     ]
     case_axis: A[str, "difference between the cases (sample size), empty without cases"]
     case_unit: A[str, "the unit of the cases' values, or empty"]
@@ -275,6 +283,11 @@ class Scenario:
         return geometric_mean(self.in_each_process(key, metric))
 
     @property
+    def case_names(self) -> list[str]:
+        """The names of the cases; one empty name if there is but one."""
+        return [case.name for case in self.cases] or [""]
+
+    @property
     def whole(self) -> list[Candidate]:
         """The candidates that took part in every round."""
         return [c for c in self.candidates if len(self.trials_of(c.key)) == len(self.rounds)]
@@ -296,6 +309,13 @@ class Change:
     verdict: A[Verdict, "the conclusion; other-samples: the two loaded different samples"]
 
     @property
+    def interval(self) -> tuple[float, float] | None:
+        """The confidence interval (lower end, upper end); None for one round."""
+        if self.low is None or self.high is None:
+            return None
+        return self.low, self.high
+
+    @property
     def shown(self) -> bool:
         """True if the verdict is that the ratio is above or below 1."""
         return self.verdict in (Verdict.ABOVE, Verdict.BELOW)
@@ -310,12 +330,13 @@ class Start:
     value: A[Positive, "geometric mean of its processes, in the metric's unit"]
 
 
-@dataclass(kw_only=True)
-class Step(Change):
+@dataclass
+class WaterfallStep:
     """One step of a waterfall: one change, and the ratio of the value
     after the change to the value before it.
     """
 
+    change: Change
     name: A[str, "the change in this step"]
     candidate: A[str, "key of the candidate that the step leads to"]
 
@@ -327,17 +348,29 @@ class Steps:
     """
 
     start: A[Start, "the loader that people run today"]
-    steps: A[list[Step], {"minItems": 1}, "one change each"]
+    steps: A[list[WaterfallStep], {"minItems": 1}, "one change each"]
     total: Change
     end: A[Positive, "geometric mean of the last candidate's processes, in the metric's unit"]
 
+    @property
+    def candidates(self) -> list[str]:
+        """The keys of the candidates of the chain, the start first."""
+        return [self.start.candidate, *(step.candidate for step in self.steps)]
+
+    @property
+    def changes(self) -> dict[str, Change]:
+        """The change of each step by the step's name, then that of the whole by IN_ALL."""
+        changes = {step.name: step.change for step in self.steps}
+        return {**changes, IN_ALL: self.total}
+
 
 @dataclass(kw_only=True)
-class Waterfall(Steps):
+class Waterfall:
     """The waterfall of one case, with the largest number of workers.
     Its figures are in samples/s (throughput).
     """
 
+    throughput: Steps
     workload: A[str, "for people"]
     scenario: A[str, "its name"]
     case: A[str, "its name, or empty"]
@@ -420,7 +453,7 @@ class Results:
     skipped: A[list[Skipped], "parts of the plan that were not measured, with reasons"] = field(
         default_factory=list
     )
-    scenarios: A[list[Scenario], {"minItems": 1}, "in the order of the run"] = field(
+    scenarios: A[list[MeasuredScenario], {"minItems": 1}, "in the order of the run"] = field(
         default_factory=list
     )
     waterfalls: A[

@@ -3,8 +3,8 @@ CRC-32 of batches, or of their checked rows.
 
 Checked rows are rows 0, 102, 204, ... of a sample. A loader's batch is a tensor, a dict or list of
 tensors, or a numpy array. BareLoop, the candidate without a loader, yields lists. Such a list has
-one array for each sample: the whole sample, or, in a list of the class Rows, its checked rows.
-Equal samples have equal checksums in all these forms.
+one array for each sample: the whole sample, or, in CheckedRows, its checked rows. Equal samples
+have equal checksums in all these forms.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 CHECKED_ROWS = 102
 
 
-class Rows(list):
+class CheckedRows(list):
     """List that holds the checked rows of a batch:
     one array for each sample (see the function `rows`).
     """
@@ -72,7 +72,9 @@ def by_batch(first: int | None, rows: Sequence[int], turns: int) -> dict[str, in
     *first* is the checksum of the whole first batch. *rows* are the checksums of the batches of all
     *turns* turns. Batches of the same name should be equal in every candidate's trial.
     """
-    sums = {} if first is None else {"first": first}
+    sums = {}
+    if first is not None:
+        sums["first"] = first
     # A trial with more workers measures more batches a turn,
     # and each turn starts again with the same samples.
     a_turn = max(1, len(rows) // max(1, turns))
@@ -98,7 +100,7 @@ def part(batch: Any) -> int:
     """Return the CRC-32 of a batch's checked rows. Fields without rows,
     such as labels, are checked whole.
     """
-    if isinstance(batch, Rows):
+    if isinstance(batch, CheckedRows):
         return _folded(batch)
     if _is_of_the_loop(batch):
         return _folded(map(rows, batch))
@@ -107,7 +109,9 @@ def part(batch: Any) -> int:
 
 def _checked_rows(field: Any) -> Any:
     """Return the checked rows of a field; all of a field without rows."""
-    return field[:, ::CHECKED_ROWS].copy() if getattr(field, "ndim", 0) > 1 else field
+    if getattr(field, "ndim", 0) > 1:
+        return field[:, ::CHECKED_ROWS].copy()
+    return field
 
 
 def length(batch: Any) -> int:
@@ -135,8 +139,10 @@ def _is_of_the_loop(batch: Any) -> bool:
 
 
 def _leaves(batch: Any) -> Iterator[Any]:
-    if isinstance(batch, (Mapping, list, tuple)):
-        for value in batch.values() if isinstance(batch, Mapping) else batch:
+    if isinstance(batch, Mapping):
+        batch = list(batch.values())
+    if isinstance(batch, (list, tuple)):
+        for value in batch:
             yield from _leaves(value)
     else:
         yield batch

@@ -181,7 +181,7 @@ class BareLoop:
 
     def epoch(self, samples: int) -> Iterator[list]:
         """Yield the batches in order. The first epoch's first batch is a list of whole samples, all
-        others are Rows.
+        others are CheckedRows.
         """
         dataset, length, batch_size = self._dataset, len(self._dataset), self._batch_size
         whole, self._whole = self._whole, 0
@@ -233,7 +233,7 @@ class BareLoop:
                 if failed := [t for t in threads if t.done() and t.exception() is not None]:
                     failed[0].result()
                 batch, kept[number] = kept[number], []
-                yield batch if number * batch_size < whole else checksums.Rows(batch)
+                yield batch if number * batch_size < whole else checksums.CheckedRows(batch)
         finally:
             cancel()
             for thread in threads:

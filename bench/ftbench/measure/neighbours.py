@@ -24,7 +24,10 @@ def alternate(
     seconds_of_conditions: dict[str, list[float]] = {name: [] for name in conditions}
     for turn in range(turns):
         yield
-        for name in list(conditions)[:: -1 if turn % 2 else 1]:
+        order = list(conditions)
+        if turn % 2:
+            order.reverse()
+        for name in order:
             seconds_of_conditions[name].append(conditions[name]())
     return seconds_of_conditions
 
@@ -60,9 +63,8 @@ def condition_ratios(conditions: Mapping[str, tuple[Sequence[float], Sequence[fl
     *conditions* is {metric: (turns of the first condition, turns of the second)}, in seconds. A
     metric's value is the mean turn of the first condition, divided by the mean turn of the second.
     """
-    return {
-        "metrics": {
-            name: fmean(first) / fmean(second) for name, (first, second) in conditions.items()
-        },
-        "condition_seconds": {name: list(pair) for name, pair in conditions.items()},
-    }
+    metrics, seconds = {}, {}
+    for name, (first, second) in conditions.items():
+        metrics[name] = fmean(first) / fmean(second)
+        seconds[name] = [first, second]
+    return {"metrics": metrics, "condition_seconds": seconds}

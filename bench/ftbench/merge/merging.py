@@ -134,20 +134,26 @@ def _kind(
     for part in parts:
         part.machine.speed = _exp(part.measured.speed - speed)
     falls = [part.measured.waterfall for part in parts]
-    cpu_steps = _averaged([fall.cpu_per_1000 for fall in falls], cpu)
-    waterfall = replace(_averaged(falls, means), cpu_per_1000=cpu_steps, ends={}, others=[])
+    waterfall = replace(
+        falls[0],
+        throughput=_averaged([fall.throughput for fall in falls], means),
+        cpu_per_1000=_averaged([fall.cpu_per_1000 for fall in falls], cpu),
+        ends={},
+        others=[],
+    )
     return Kind(name, waterfall, [part.machine for part in parts])
 
 
-def _averaged[S: Steps](falls: Sequence[S], means: Mapping[str, Mean]) -> S:
+def _averaged(machines: Sequence[Steps], means: Mapping[str, Mean]) -> Steps:
     """Return the steps of several machines as one, with these *means* of their logarithms."""
-    first, changes = falls[0], {step: _change(mean, len(falls)) for step, mean in means.items()}
-    value = _exp(fmean(math.log(fall.start.value) for fall in falls))
+    first = machines[0]
+    changes = {step: _change(mean, len(machines)) for step, mean in means.items()}
+    value = _exp(fmean(math.log(steps.start.value) for steps in machines))
     total = changes.pop(IN_ALL)
     return replace(
         first,
         start=replace(first.start, value=value),
-        steps=[replace(step, **vars(changes[step.name])) for step in first.steps],
+        steps=[replace(step, change=changes[step.name]) for step in first.steps],
         total=total,
         end=value * total.ratio,
     )

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from ftbench.compare.identity import identity
 from ftbench.compare.waterfalls import ComparableWaterfall, Incomparable, case_of, waterfalls
-from ftbench.document.model import Results, Waterfall
+from ftbench.document.model import MeasuredScenario, Results, Waterfall
 from ftbench.merge.collect import Found, listed
 from ftbench.merge.model import Machine
 from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.scenario import OWN
 from ftbench.report import run_words, verdict_words
-from ftbench.stats.analysis import AnalysedScenario, Analysis, analyse
+from ftbench.stats.analysis import Analysis, analyse
 from ftrun import host
 
 # Packages with which scenarios load and decode. A user's dataset may use any package.
@@ -68,7 +68,7 @@ def parts(run_found: Found) -> Iterator[Part | Incomparable]:
         return
     run = analyse(run_found.results)
     if run.others:
-        names = ", ".join(scenario.name for scenario in run.others)
+        names = ", ".join(scenario.record.name for scenario in run.others)
         yield Incomparable(
             f"{names}: without a waterfall; `compare` puts two such runs side by side"
         )
@@ -102,7 +102,7 @@ def _part(found: Found, run: Analysis, measured: ComparableWaterfall) -> Part:
 
 
 def _setting(
-    results: Results, facts: Mapping[str, str], scenario: AnalysedScenario, fall: Waterfall
+    results: Results, facts: Mapping[str, str], scenario: MeasuredScenario, fall: Waterfall
 ) -> dict[str, str]:
     usable = max(1, run_words.usable(results) // (scenario.ranks or 1))
     # Machines that differ in their CPUs have other numbers of workers, but the same words.
@@ -114,7 +114,7 @@ def _setting(
     }
 
 
-def _software(facts: Mapping[str, str], scenario: AnalysedScenario) -> dict[str, str]:
+def _software(facts: Mapping[str, str], scenario: MeasuredScenario) -> dict[str, str]:
     """Return the facts on each twin's Python and packages, as far as they matter."""
     software = {}
     for title, words in facts.items():

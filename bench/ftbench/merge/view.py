@@ -124,8 +124,8 @@ def _answer(group: Group) -> str:
         return f"{outcome(THROUGHPUT, mean)} on average over {number}"
     effects = [
         (
-            f"{outcome(THROUGHPUT, kind.waterfall.total)} on {_machines(len(kind.machines))} with "
-            f"{kind.name}"
+            f"{outcome(THROUGHPUT, kind.waterfall.throughput.total)} on "
+            f"{_machines(len(kind.machines))} with {kind.name}"
         )
         for kind in group.kinds
     ]
@@ -137,12 +137,12 @@ def _agreement(group: Group) -> list[str]:
     total = group.steps[-1]
     if total.agreement == "one kind":
         return []
-    kinds = sorted(group.kinds, key=lambda kind: kind.waterfall.total.ratio)
+    kinds = sorted(group.kinds, key=lambda kind: kind.waterfall.throughput.total.ratio)
     several = [kind for kind in kinds if len(kind.machines) >= FEWEST_OF_KIND]
     single = len(kinds) - len(several)
     compared = kinds if total.agreement == "too few machines" else several
     ends = [
-        f"{directed(THROUGHPUT, kind.waterfall.total.ratio)} on {kind.name}"
+        f"{directed(THROUGHPUT, kind.waterfall.throughput.total.ratio)} on {kind.name}"
         for kind in (compared[0], compared[-1])
     ]
     apart = change(total.apart or 1)
@@ -166,7 +166,7 @@ def _hours(group: Group) -> str:
 
 def _outliers(group: Group) -> list[str]:
     """Return a sentence on each outlier: "node17 is 22% slower than its kind (...)"."""
-    totals = {machine.run: machine.waterfall.total.ratio for machine in group.machines}
+    totals = {machine.run: machine.waterfall.throughput.total.ratio for machine in group.machines}
     sizes = {kind.name: len(kind.machines) for kind in group.kinds}
     texts = []
     for outlier in group.outliers:
@@ -192,10 +192,10 @@ def _outliers(group: Group) -> list[str]:
 def _kinds(kinds: Sequence[Kind]) -> Table:
     rows = []
     for kind in kinds:
-        fall, number = kind.waterfall, len(kind.machines)
-        speeds = f"{fall.start.value:.0f}", f"{fall.end:.0f}"
-        effect = outcome(THROUGHPUT, fall.total)
-        rows.append((kind.name, str(number), str(fall.workers), *speeds, effect))
+        steps, number = kind.waterfall.throughput, len(kind.machines)
+        speeds = f"{steps.start.value:.0f}", f"{steps.end:.0f}"
+        effect = outcome(THROUGHPUT, steps.total)
+        rows.append((kind.name, str(number), str(kind.waterfall.workers), *speeds, effect))
     head = ("kind of machine", "machines", "workers", "samples/s, first", "last", "throughput")
     return Table(head, tuple(rows), frozenset({1, 2, 3, 4}))
 
@@ -225,7 +225,7 @@ def _table_of_machines(kinds: Sequence[Kind]) -> Table:
     for kind in kinds:
         for machine in kind.machines:
             speed = directed(THROUGHPUT, machine.speed) if len(kind.machines) > 1 else "-"
-            effect = outcome(THROUGHPUT, machine.waterfall.total)
+            effect = outcome(THROUGHPUT, machine.waterfall.throughput.total)
             rows.append((machine.run, kind.name, speed, effect, machine.revision, machine.path))
     head = ("run", "kind of machine", "than its kind", "throughput", "revision", "results")
     return Table(head, tuple(rows), frozenset())

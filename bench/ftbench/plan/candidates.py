@@ -7,8 +7,9 @@ imports their libraries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Set
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Annotated
 
 from ftrun.configurations import CONFIGURATIONS
@@ -84,20 +85,22 @@ class Candidate:
         """Name in results, CONFIG/VARIANT/WORKERS or CONFIG/VARIANT/WORKERS@CASE:
         "ft/loader-thread/2@4-MiB".
         """
-        return f"{self.config}/{self.variant}/{self.workers}" + (
-            f"@{self.case}" if self.case else ""
-        )
+        key = f"{self.config}/{self.variant}/{self.workers}"
+        if self.case:
+            key += f"@{self.case}"
+        return key
 
     @property
     def title(self) -> str:
         """Name for people, from configuration, variant,
         workers and case: "ft loader threads x2 (4-MiB)".
         """
-        return (
-            f"{self.config} {plural(self.variant)}"
-            + (f" x{self.workers}" if self.workers else "")
-            + (f" ({self.case})" if self.case else "")
-        )
+        title = f"{self.config} {plural(self.variant)}"
+        if self.workers:
+            title += f" x{self.workers}"
+        if self.case:
+            title += f" ({self.case})"
+        return title
 
 
 def listed(candidates: Iterable[Candidate], cases: Set[str]) -> str:
@@ -115,7 +118,7 @@ def listed(candidates: Iterable[Candidate], cases: Set[str]) -> str:
         counts.setdefault((replace(c, workers=0).title, where), []).append(c.workers)
     parts = []
     for (title, where), workers in counts.items():
-        numbers = ",".join(f" x{count}" for count in sorted(workers) if count)
+        numbers = ",".join(f" x{count}" for count in sorted(filter(None, workers)))
         parts.append(f"{title}{numbers}{where}")
     return "; ".join(parts)
 
@@ -153,26 +156,66 @@ def plural(variant: str) -> str:
     return VARIANTS[variant].title
 
 
+def with_threads(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Return the candidates without worker processes."""
+    return [candidate for candidate in candidates if not VARIANTS[candidate.variant].processes]
+
+
 def worker_counts(cpus: int) -> list[int]:
     """Return the usual numbers of workers: powers of two up to `cpus`, and `cpus`, such as 1, 2, 4,
     6 for 6 CPUs.
     """
-    counts = [1 << n for n in range(cpus.bit_length()) if 1 << n <= cpus]
-    return counts if counts[-1] == cpus else [*counts, cpus]
+    counts, count = [], 1
+    while count < cpus:
+        counts.append(count)
+        count *= 2
+    return [*counts, cpus]
+
+
+def by_key(candidates: Iterable[Candidate]) -> dict[str, Candidate]:
+    """Return {key: candidate}."""
+    return {candidate.key: candidate for candidate in candidates}
+
+
+def in_order(configs: Iterable[str]) -> list[str]:
+    """Return configurations in the order of CONFIGS."""
+    return sorted(set(configs).intersection(CONFIGS), key=CONFIGS.index)
+
+
+class Ranking(list[tuple[int, Candidate]]):
+    """List of (drop rank, candidate): candidates of a higher drop rank are dropped earlier."""
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """The candidates in order."""
+        return [candidate for _, candidate in self]
+
+    def up_to(self, highest: int) -> Ranking:
+        """Return the part with drop ranks up to *highest*."""
+        return Ranking(pair for pair in self if pair[0] <= highest)
+
+    def among(self, candidates: Container[Candidate]) -> Ranking:
+        """Return the part with these candidates."""
+        return Ranking(pair for pair in self if pair[1] in candidates)
+
+    def without(self, candidates: Container[Candidate]) -> Ranking:
+        """Return the part without these candidates."""
+        return Ranking(pair for pair in self if pair[1] not in candidates)
 
 
 def reduce(
-    ranked: Sequence[tuple[int, Candidate]],
+    ranked: Ranking,
     most: float,
     cost: Callable[[Candidate], float] = lambda candidate: 1,
 ) -> tuple[list[Candidate], list[Candidate]]:
     """Drop candidates until the kept ones cost at most `most` in total; return (kept, dropped).
 
-    `ranked` has pairs (drop rank, candidate). All candidates of the highest drop rank are dropped
-    together, then those of the next, and so on. Candidates of drop rank 0 are never dropped.
-    Without `cost`, every candidate costs 1.
+    All candidates of the highest drop rank are dropped together, then those of the next, and so on.
+    Candidates of drop rank 0 are never dropped. Without `cost`, every candidate costs 1.
     """
-    limit = max(rank for rank, _ in ranked)
-    while limit > 0 and sum(cost(c) for rank, c in ranked if rank <= limit) > most:
+    limit, _ = max(ranked, key=itemgetter(0))
+    kept = ranked.up_to(limit)
+    while limit > 0 and sum(map(cost, kept.candidates)) > most:
         limit -= 1
-    return ([c for rank, c in ranked if rank <= limit], [c for rank, c in ranked if rank > limit])
+        kept = ranked.up_to(limit)
+    return kept.candidates, ranked.without(kept.candidates).candidates

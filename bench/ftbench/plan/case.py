@@ -45,3 +45,9 @@ class Case:
     source: str | None = None
     full: Amount | None = None
     quick: Amount | None = None
+
+    def amount(self, quick: bool) -> Amount | None:
+        """Return the case's own amount of work in a full or quick run; None if it has none."""
+        if quick and self.quick:
+            return self.quick
+        return self.full

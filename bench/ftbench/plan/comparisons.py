@@ -8,10 +8,11 @@ comparison whose `every_count` is true is also made with fewer workers.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
+from operator import attrgetter, itemgetter
 
-from ftbench.plan.candidates import CONFIGS, Candidate, Pair
+from ftbench.plan.candidates import CONFIGS, Candidate, Pair, Ranking, by_key, in_order
 from ftbench.plan.case import Case
 
 IMPORTANCE, COUNT, CASE = "importance", "count", "case"
@@ -33,10 +34,11 @@ class Side:
         """Return this side's candidate, with `workers` or `case`
         where this side's own value is None.
         """
-        workers = workers if self.workers is None else self.workers
-        return Candidate(
-            self.config, self.variant, workers, case if self.case is None else self.case
-        )
+        if self.workers is not None:
+            workers = self.workers
+        if self.case is not None:
+            case = self.case
+        return Candidate(self.config, self.variant, workers, case)
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,9 @@ class Comparison:
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        return (self.numerator, self.denominator) if self.denominator else (self.numerator,)
+        if self.denominator is None:
+            return (self.numerator,)
+        return self.numerator, self.denominator
 
     @property
     def configs(self) -> set[str]:
@@ -103,19 +107,23 @@ class ComparisonPlan:
         to be measured alone.
         """
         available = set(configs)
-        ordered = tuple(config for config in CONFIGS if config in available)
-        planned = self.comparisons(ordered) if callable(self.comparisons) else self.comparisons
+        planned = self._planned(available)
         possible = tuple(c for c in planned if c.configs <= available)
-        if any(c.denominator for c in possible) or not any(c.denominator for c in planned):
+        if _of_two_sides(possible) or not _of_two_sides(planned):
             return possible
-        sides = itertools.chain.from_iterable(c.sides for c in planned)
-        alone = dict.fromkeys(filter(lambda side: side.config in available, sides))
-        return tuple(map(Comparison, alone))
+        alone: dict[Side, None] = {}
+        for comparison in planned:
+            alone |= dict.fromkeys(comparison.sides)
+        return tuple(Comparison(side) for side in alone if side.config in available)
 
-    def ranked(
-        self, configs: Iterable[str], workers: Iterable[int], quick: bool
-    ) -> list[tuple[int, Candidate]]:
-        """Return (drop rank, candidate) for each candidate to measure, sorted by drop rank."""
+    def _planned(self, configs: Iterable[str]) -> tuple[Comparison, ...]:
+        """Return the comparisons that are planned for a run of these configurations."""
+        if callable(self.comparisons):
+            return self.comparisons(tuple(in_order(configs)))
+        return self.comparisons
+
+    def ranked(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> Ranking:
+        """Return the candidates to measure, sorted by drop rank."""
         counts = sorted(set(workers), reverse=True)
         cases = self._case_names(quick)
         keys: dict[Candidate, tuple[int, ...]] = {}
@@ -126,10 +134,10 @@ class ComparisonPlan:
             ):
                 for candidate, key in self._keys(side, count, importance, counts, cases):
                     keys[candidate] = min(key, keys.get(candidate, key))
-        ranks = {key: rank for rank, key in enumerate(sorted(set(keys.values())))}
-        return sorted(
-            ((ranks[key], candidate) for candidate, key in keys.items()), key=lambda pair: pair[0]
-        )
+        ordered = sorted(set(keys.values()))
+        ranked = Ranking((ordered.index(key), candidate) for candidate, key in keys.items())
+        ranked.sort(key=itemgetter(0))
+        return ranked
 
     def _case_names(self, quick: bool) -> list[str]:
         """Return the names of the cases that a full or quick run measures."""
@@ -140,11 +148,12 @@ class ComparisonPlan:
 
     def _measured(self, configs: Iterable[str], quick: bool) -> list[Comparison]:
         """Return the comparisons whose sides a full or quick run measures."""
-        possible = [c for c in self.of(configs) if c.measures]
+        possible = list(filter(attrgetter("measures"), self.of(configs)))
         if not quick:
             return possible
-        short = [c for c in possible if c.asked] or [c for c in possible if c.quick]
-        if any(c.denominator for c in short):
+        asked = list(filter(attrgetter("asked"), possible))
+        short = asked or list(filter(attrgetter("quick"), possible))
+        if _of_two_sides(short):
             return short
         # Of a single configuration there may be no quick comparison: then the first.
         return [*possible[:1], *short]
@@ -163,7 +172,9 @@ class ComparisonPlan:
             # The ends of the curve say most, its middle least.
             places = dict.fromkeys([counts[0], counts[-1], *counts[1:-1]])
             rank[COUNT] = list(places).index(count)
-        for position, case in enumerate(cases if side.case is None else [side.case]):
+        if side.case is not None:
+            cases = [side.case]
+        for position, case in enumerate(cases):
             rank[CASE] = position
             yield side.candidate(count, case), tuple(rank[criterion] for criterion in self.order)
 
@@ -171,33 +182,55 @@ class ComparisonPlan:
         """Return the pairs among the candidates, ordered by comparison, number of workers (highest
         first) and case.
         """
-        by_key = {c.key: c for c in candidates}
-        counts = sorted({c.workers for c in by_key.values()}, reverse=True)
-        configs = {c.config for c in by_key.values()}
-        comparisons = [c for c in self.of(configs) if c.denominator]
+        candidates = list(candidates)
+        keys = by_key(candidates).keys()
+        configs, counts = configs_and_counts(candidates)
+        comparisons = self.of(configs)
 
-        def made(comparison: Comparison, count: int) -> list[tuple[Candidate, Candidate]]:
-            measured = []
-            for case in self.cases:
-                a, b = (side.candidate(count, case.name) for side in comparison.sides)
-                if a.key != b.key and {a.key, b.key} <= by_key.keys():
-                    measured.append((a, b))
-            return measured
+        def number(count: int) -> int:
+            return sum(len(self._made(comparison, count, keys)) for comparison in comparisons)
 
         # A side may set a higher number of workers than the run has:
         # count the pairs to find the run's highest.
-        most = max(
-            counts, key=lambda count: sum(len(made(c, count)) for c in comparisons), default=0
-        )
+        most = max(counts, key=number, default=0)
         pairs: dict[tuple[str, str], Pair] = {}
         for comparison in comparisons:
-            for count in counts if comparison.every_count else [most]:
-                for a, b in made(comparison, count):
-                    attributes = comparison.why, comparison.first_only, comparison.asked
-                    pairs.setdefault(
-                        (a.key, b.key), Pair(comparison.kind, a.key, b.key, *attributes)
-                    )
+            own_counts = [most]
+            if comparison.every_count:
+                own_counts = counts
+            for count in own_counts:
+                for pair in self._made(comparison, count, keys):
+                    pairs.setdefault((pair.numerator, pair.denominator), pair)
         return list(pairs.values())
+
+    def _made(self, comparison: Comparison, count: int, keys: Container[str]) -> list[Pair]:
+        """Return the pairs of a comparison with this number of workers, in each case, whose
+        candidates have *keys*.
+        """
+        pairs: list[Pair] = []
+        if comparison.denominator is None:
+            return pairs
+        for case in self.cases:
+            a = comparison.numerator.candidate(count, case.name).key
+            b = comparison.denominator.candidate(count, case.name).key
+            if a != b and a in keys and b in keys:
+                attributes = comparison.why, comparison.first_only, comparison.asked
+                pairs.append(Pair(comparison.kind, a, b, *attributes))
+        return pairs
+
+
+def configs_and_counts(candidates: Iterable[Candidate]) -> tuple[set[str], list[int]]:
+    """Return (the configurations of candidates, their numbers of workers, the highest first)."""
+    configs, counts = set(), set()
+    for candidate in candidates:
+        configs.add(candidate.config)
+        counts.add(candidate.workers)
+    return configs, sorted(counts, reverse=True)
+
+
+def _of_two_sides(comparisons: Iterable[Comparison]) -> bool:
+    """True if any of the comparisons compares two sides."""
+    return any(comparison.denominator for comparison in comparisons)
 
 
 def _importance(comparison: Comparison, position: int) -> int:
@@ -205,7 +238,9 @@ def _importance(comparison: Comparison, position: int) -> int:
         return comparison.importance
     if position == 0:
         return 0
-    return 1 if comparison.asked else 1 + position
+    if comparison.asked:
+        return 1
+    return 1 + position
 
 
 def _counts(comparison: Comparison, counts: list[int], quick: bool) -> list[int]:
@@ -216,16 +251,15 @@ def _counts(comparison: Comparison, counts: list[int], quick: bool) -> list[int]
         return counts[:1]
     if not quick:
         return counts
-    ends = {counts[0], counts[-1]} if comparison.quick == "ends" else {counts[0]}
-    return sorted(ends)
+    if comparison.quick == "ends":
+        return sorted({counts[0], counts[-1]})
+    return counts[:1]
 
 
 # This project's loader in every configuration, and its most frequent opponents.
 THREADS = {config: Side(config, "loader-thread") for config in CONFIGS}
 PROCESSES = {config: Side(config, "loader-process") for config in CONFIGS}
-OURS = tuple(
-    itertools.chain.from_iterable((THREADS[config], PROCESSES[config]) for config in CONFIGS)
-)
+OURS = tuple(itertools.chain.from_iterable(zip(THREADS.values(), PROCESSES.values(), strict=True)))
 FT, GIL = THREADS["ft"], PROCESSES["gil"]
 TORCH, SPAWN = Side("gil", "torch-process"), Side("gil", "loader-spawn")
 NODES, SPDL = Side("ft", "nodes-thread"), Side("ft", "spdl")
@@ -248,7 +282,11 @@ def with_every_count(comparisons: Iterable[Comparison]) -> tuple[Comparison, ...
     A quick run makes them only with the highest and the lowest number, or not at all if their
     `quick` is empty.
     """
-    return tuple(replace(c, every_count=True, quick="ends" if c.quick else "") for c in comparisons)
+    copies = []
+    for comparison in comparisons:
+        quick = comparison.quick and "ends"
+        copies.append(replace(comparison, every_count=True, quick=quick))
+    return tuple(copies)
 
 
 def grid(
@@ -287,10 +325,9 @@ def grid(
             comparison(
                 "build", THREADS["ft-gil"], THREADS["gil"], 1, "cost of the free-threaded build"
             ),
-            *(
-                comparison("method", THREADS[c], PROCESSES[c], 2 if c == "ft-gil" else 1)
-                for c in CONFIGS
-            ),
+            comparison("method", THREADS["gil"], PROCESSES["gil"], 1),
+            comparison("method", THREADS["ft-gil"], PROCESSES["ft-gil"], 2),
+            comparison("method", THREADS["ft"], PROCESSES["ft"], 1),
             *scaling,
             *more,
         ),

@@ -37,17 +37,19 @@ class Metric:
         """The title for use inside a sentence: its first letter is in lower case,
         unless it begins an acronym.
         """
-        return self.title if self.title[:2].isupper() else self.title[0].lower() + self.title[1:]
+        if self.title[:2].isupper():
+            return self.title
+        return self.title[0].lower() + self.title[1:]
 
     def write(self, value: float) -> str:
         """Format a value, without its unit. A small value has three significant digits."""
         text = format(value, self.figure)
-        digits = DIGITS - 1 - math.floor(math.log10(abs(value))) if value else 0
-        return (
-            text
-            if digits <= len(text.partition(".")[2])
-            else f"{value:.{min(digits, MOST_DECIMALS)}f}"
-        )
+        if not value:
+            return text
+        digits = DIGITS - 1 - math.floor(math.log10(abs(value)))
+        if digits <= len(text.partition(".")[2]):
+            return text
+        return f"{value:.{min(digits, MOST_DECIMALS)}f}"
 
 
 MAX, SUM, ONE = "times max(load, train)", "times (load + train)", "times one worker"

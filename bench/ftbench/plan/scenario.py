@@ -112,8 +112,9 @@ class Scenario:
         """Return a trial's amount of work in a full or quick run:
         the case's amount if set, else the scenario's.
         """
-        of_case = case and (case.quick or case.full if quick else case.full)
-        return of_case or (self.quick if quick else self.full)
+        if case and (amount := case.amount(quick)):
+            return amount
+        return self.quick if quick else self.full
 
     def share(self, quick: bool) -> float:
         return self.amount(quick).seconds
@@ -182,5 +183,5 @@ class Task:
         """Return the task for a request that Task.request made;
         `scenario` is the scenario that the request names.
         """
-        names = [field_.name for field_ in fields(cls) if field_.name != "scenario"]
-        return cls(scenario, **{name: request[name] for name in names})
+        values = {field_.name: request[field_.name] for field_ in fields(cls)}
+        return cls(**{**values, "scenario": scenario})

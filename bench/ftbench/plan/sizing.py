@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 
 MIB = 1024 * 1024
 # Memory of the consumer (an interpreter with torch), and of each worker in addition (64 threads
@@ -43,6 +44,10 @@ class Demand:
     def __add__(self, other: Demand) -> Demand:
         return Demand(self.memory + other.memory, self.shm + other.shm)
 
+    def or_more(self, other: Demand) -> Demand:
+        """Return the larger of both, for memory and /dev/shm separately."""
+        return Demand(max(self.memory, other.memory), max(self.shm, other.shm))
+
     def fits(self, room: Demand) -> bool:
         return self.memory <= room.memory and self.shm <= room.shm
 
@@ -70,13 +75,12 @@ def demand(
     batches = batch_bytes * batches_under_way(prefetch_factor, workers)
     # with the samples that are not collated yet
     in_work = batch_bytes * workers * (1 + queued_per_worker)
-    process_bytes, shared = (PROCESS_BYTES, batches) if processes else (THREAD_BYTES, 0)
-    # the consumer holds two while it pickles the dataset
-    copies = dataset_bytes * (2 + workers if processes else 1)
-    return Demand(
-        ranks * (batches + in_work + copies + CONSUMER_BYTES + process_bytes * workers),
-        ranks * shared,
-    )
+    process_bytes, shared, copies = THREAD_BYTES, 0, 1
+    if processes:
+        process_bytes, shared = PROCESS_BYTES, batches
+        copies = 2 + workers  # the consumer holds two while it pickles the dataset
+    processes_bytes = CONSUMER_BYTES + process_bytes * workers + copies * dataset_bytes
+    return Demand(ranks * (batches + in_work + processes_bytes), ranks * shared)
 
 
 def room(memory: Mapping[str, Mapping]) -> Demand:
@@ -85,8 +89,8 @@ def room(memory: Mapping[str, Mapping]) -> Demand:
 
     `memory`: see `fit`.
     """
-    available = min(sizes["available"] for sizes in memory.values())
-    shm_free = min(sizes["shm_free"] for sizes in memory.values())
+    available = min(map(itemgetter("available"), memory.values()))
+    shm_free = min(map(itemgetter("shm_free"), memory.values()))
     return Demand(int(available * USABLE), int(shm_free * USABLE))
 
 
@@ -127,10 +131,8 @@ def fit(
             raise DoesNotFit("not even batches of one sample fit: " + "; ".join(short))
         size //= 2
         short = _lacking(need(size), workers, memory)
-    return size, [
-        f"batch size {size} instead of {requested}, for all candidates: {reason}"
-        for reason in reasons
-    ]
+    smaller = f"batch size {size} instead of {requested}, for all candidates"
+    return size, [f"{smaller}: {reason}" for reason in reasons]
 
 
 def _lacking(need: Demand, workers: int, memory: Mapping[str, Mapping]) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ftbench.plan.candidates import CONFIGS, Candidate, Pair
+from ftbench.plan.candidates import Candidate, Pair, by_key, in_order
 from ftbench.plan.case import Case
 from ftbench.plan.comparisons import (
     CASE,
@@ -20,6 +20,7 @@ from ftbench.plan.comparisons import (
     Comparison,
     ComparisonPlan,
     Side,
+    configs_and_counts,
 )
 
 STEP, TOTAL, SCALING = "step", "total", "scaling"
@@ -44,20 +45,19 @@ def cells(configs: Iterable[str]) -> list[tuple[Side, str]]:
     The first side is torch's loader, and its label names that loader. *configs*: one or more of
     "gil", "ft-gil", "ft".
     """
-    configs = [config for config in CONFIGS if config in configs]
+    configs = in_order(configs)
     first = configs[0]
-    return [
+    threads = "threads instead of processes"
+    if first != "ft":
+        threads += ", GIL on"
+    chain = [
         (Side(first, TODAY), "torch DataLoader, processes"),
         (Side(first, PROCESSES), "this loader, still processes"),
-        (
-            Side(first, THREADS),
-            "threads instead of processes" + ("" if first == "ft" else ", GIL on"),
-        ),
-        *(
-            (Side(after, THREADS), CHANGES[before, after])
-            for before, after in zip(configs, configs[1:])
-        ),
+        (Side(first, THREADS), threads),
     ]
+    for before, after in zip(configs, configs[1:]):
+        chain.append((Side(after, THREADS), CHANGES[before, after]))
+    return chain
 
 
 class WaterfallPlan(ComparisonPlan):
@@ -73,10 +73,13 @@ class WaterfallPlan(ComparisonPlan):
         first = cases[0].name
 
         def comparisons(configs: tuple[str, ...]) -> tuple[Comparison, ...]:
-            chain = [side for side, _ in cells(configs)]
-            whole = [Comparison(side, importance=0) for side in chain]
-            some = [replace(side, case=first) for side in chain if side.variant != PROCESSES]
-            return (*whole, *(Comparison(side, importance=0, every_count=True) for side in some))
+            whole, further = [], []
+            for side, _ in cells(configs):
+                whole.append(Comparison(side, importance=0))
+                if side.variant != PROCESSES:
+                    of_first = replace(side, case=first)
+                    further.append(Comparison(of_first, importance=0, every_count=True))
+            return (*whole, *further)
 
         super().__init__(comparisons, cases, quick_cases=(first,), order=(CASE, COUNT, IMPORTANCE))
 
@@ -86,27 +89,31 @@ class WaterfallPlan(ComparisonPlan):
         The first pair of a chain compares its last with its first candidate. The further pairs, one
         for each step, compare the candidate after the step with the candidate before it.
         """
-        by_key = {c.key: c for c in candidates}
-        counts = sorted({c.workers for c in by_key.values()}, reverse=True)
+        measured = by_key(candidates)
+        _, counts = configs_and_counts(measured.values())
         pairs = []
         for case in self.cases:
             for count in counts:
-                chain = _chain(by_key, count, case.name)
+                chain = _chain(measured, count, case.name)
                 pairs += _pairs_of_chain(chain, asked=count == counts[0])
-        for c in by_key.values():
+        for c in measured.values():
             alone = replace(c, workers=1)
-            if c.workers > 1 and alone.key in by_key:
+            if c.workers > 1 and alone.key in measured:
                 pairs.append(Pair(SCALING, c.key, alone.key, first_only=True))
         return pairs
 
 
-def _chain(by_key: Mapping[str, Candidate], workers: int, case: str) -> list[str]:
+def _chain(measured: Mapping[str, Candidate], workers: int, case: str) -> list[str]:
     """Return the keys of the chain of a case, in order,
-    as far as its candidates are among *by_key*.
+    as far as they are among those of *measured*.
     """
-    sides = cells({c.config for c in by_key.values()})
-    keys = [side.candidate(workers, case).key for side, _ in sides]
-    return [key for key in keys if key in by_key]
+    configs, _ = configs_and_counts(measured.values())
+    keys = []
+    for side, _ in cells(configs):
+        key = side.candidate(workers, case).key
+        if key in measured:
+            keys.append(key)
+    return keys
 
 
 def _pairs_of_chain(chain: list[str], asked: bool) -> list[Pair]:

@@ -5,7 +5,7 @@ and the line of code that creates the loader.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ftbench.document.model import Scenario, Verdict, Waterfall
+from ftbench.document.model import MeasuredScenario, Verdict, Waterfall
 from ftbench.plan.candidates import VARIANTS, Candidate, plural
 from ftbench.plan.metrics import METRICS
 from ftbench.report import hour_words, run_words, verdict_words
@@ -50,7 +50,7 @@ def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
     also names the best candidate of the other Python if it was not shown to be slower.
     """
     scenario, workload = run.scenario(fall.scenario), fall.workload
-    start = scenario.candidate(fall.start.candidate)
+    start = scenario.candidate(fall.throughput.start.candidate)
     if len(scenario.rounds) < FEWEST_ROUNDS:
         few = f"{run_words.rounds(scenario)}, and at least {FEWEST_ROUNDS} are needed"
         return f"Too little was measured to advise for {workload}: {few}.", ""
@@ -62,7 +62,7 @@ def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
 
 
 def _advised(
-    scenario: Scenario, workload: str, start: Candidate, usable: Sequence[Candidate]
+    scenario: MeasuredScenario, workload: str, start: Candidate, usable: Sequence[Candidate]
 ) -> tuple[str, Candidate]:
     """Return (advice, the candidate that it is for)."""
     faster = [c for c in usable if _has_verdict(Verdict.ABOVE, scenario, c, start)]
@@ -80,7 +80,7 @@ def _advised(
     return text, best
 
 
-def _usable(scenario: Scenario, fall: Waterfall) -> list[Candidate]:
+def _usable(scenario: MeasuredScenario, fall: Waterfall) -> list[Candidate]:
     """Return the candidates that loaded the waterfall's samples in all rounds."""
     # The free-threaded build with its GIL on is measured only for comparison.
     candidates = [candidate for candidate in scenario.whole if candidate.config != "ft-gil"]
@@ -88,25 +88,27 @@ def _usable(scenario: Scenario, fall: Waterfall) -> list[Candidate]:
     return [candidate for candidate in of_case if candidate.key not in fall.others]
 
 
-def _ratio(scenario: Scenario, candidate: Candidate, other: Candidate) -> Ratio:
+def _ratio(scenario: MeasuredScenario, candidate: Candidate, other: Candidate) -> Ratio:
     return of_two(scenario, candidate.key, other.key, THROUGHPUT.name)
 
 
 def _has_verdict(
-    verdict: Verdict, scenario: Scenario, candidate: Candidate, other: Candidate
+    verdict: Verdict, scenario: MeasuredScenario, candidate: Candidate, other: Candidate
 ) -> bool:
     """True if the two candidates differ, and their ratio has this verdict."""
     return candidate != other and _ratio(scenario, candidate, other).verdict == verdict
 
 
-def _fastest(scenario: Scenario, candidates: Sequence[Candidate], default: Candidate) -> Candidate:
+def _fastest(
+    scenario: MeasuredScenario, candidates: Sequence[Candidate], default: Candidate
+) -> Candidate:
     def speed(candidate: Candidate) -> float:
         return scenario.typical(candidate.key, THROUGHPUT.name)
 
     return max(candidates, key=speed, default=default)
 
 
-def _described(scenario: Scenario, candidate: Candidate) -> str:
+def _described(scenario: MeasuredScenario, candidate: Candidate) -> str:
     speed = scenario.typical(candidate.key, THROUGHPUT.name)
     where = f"{PYTHONS[candidate.config]}, num_workers={candidate.workers}"
     return f"{plural(candidate.variant)} in {where} ({speed:.0f} samples/s)"

@@ -5,14 +5,14 @@ ftbench.report.draw draws the charts.
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from ftbench.document.model import Scenario
+from ftbench.document.model import MeasuredScenario
 from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.metrics import METRICS, Metric
 from ftbench.report import courses, run_words, style, tables, verdict_words
 from ftbench.report.draw import MOST_FACETS, Chart, Curves, Line, Row, Rows
 from ftbench.report.tables import Measured, Table
 from ftbench.stats.analysis import AnalysedScenario, Analysis
-from ftbench.stats.comparisons import Comparison
+from ftbench.stats.comparisons import MeasuredComparison
 
 RANGES = "Geometric means of the rounds; lines: from the lowest round to the highest."
 INTERVALS = "95% confidence intervals. Filled: a difference is shown."
@@ -24,14 +24,15 @@ def charts(scenario: AnalysedScenario) -> list[Chart]:
     """Return all charts of a scenario: main metric, ratios,
     curves that trials recorded, other metrics.
     """
-    first, *further = (METRICS[name] for name in scenario.metrics)
-    selected = [*_measured(scenario, first), *_ratios(scenario, first), *courses.charts(scenario)]
+    record = scenario.record
+    first, *further = (METRICS[name] for name in record.metrics)
+    selected = [*_measured(record, first), *_ratios(scenario, first), *courses.charts(record)]
     for metric in further:
-        selected += _measured(scenario, metric, metric.noun)
+        selected += _measured(record, metric, metric.noun)
     return selected
 
 
-def _measured(scenario: Scenario, metric: Metric, folded: str = "") -> Iterator[Chart]:
+def _measured(scenario: MeasuredScenario, metric: Metric, folded: str = "") -> Iterator[Chart]:
     """Yield a metric's charts: curves over cases or workers if possible,
     else bars. *folded*: see Chart.folded.
     """
@@ -68,7 +69,7 @@ Facets = list[tuple[str, Curves | Rows]]
 """Pictures of one metric: pairs (end of the title, picture)."""
 
 
-def _over_cases(scenario: Scenario, metric: Metric, measured: Sequence[Measured]) -> Facets:
+def _over_cases(scenario: MeasuredScenario, metric: Metric, measured: Sequence[Measured]) -> Facets:
     """Return curves over the cases for each number of workers, the most workers first."""
     groups = defaultdict(list)
     for m in measured:
@@ -80,7 +81,9 @@ def _over_cases(scenario: Scenario, metric: Metric, measured: Sequence[Measured]
     return facets
 
 
-def _over_workers(scenario: Scenario, metric: Metric, measured: Sequence[Measured]) -> Facets:
+def _over_workers(
+    scenario: MeasuredScenario, metric: Metric, measured: Sequence[Measured]
+) -> Facets:
     """Return curves over the number of workers for each case."""
     groups = defaultdict(list)
     for m in measured:
@@ -92,7 +95,7 @@ def _over_workers(scenario: Scenario, metric: Metric, measured: Sequence[Measure
     return facets
 
 
-def _hover(scenario: Scenario, metric: Metric, measured: Measured) -> str:
+def _hover(scenario: MeasuredScenario, metric: Metric, measured: Measured) -> str:
     values = [metric.write(value) for value in measured.values[:MOST_VALUES]]
     if len(measured.values) > MOST_VALUES:
         values.append("...")
@@ -105,7 +108,7 @@ def _hover(scenario: Scenario, metric: Metric, measured: Measured) -> str:
     return "\n".join(lines)
 
 
-def _bars(scenario: Scenario, metric: Metric, measured: Sequence[Measured]) -> Rows:
+def _bars(scenario: MeasuredScenario, metric: Metric, measured: Sequence[Measured]) -> Rows:
     groups = defaultdict(list)
     for m in measured:
         candidate = m.candidate
@@ -133,7 +136,7 @@ def _ideal_bar(metric: Metric, measured: Sequence[Measured]) -> float | None:
     return None
 
 
-def _places(scenario: Scenario) -> dict[str, float]:
+def _places(scenario: MeasuredScenario) -> dict[str, float]:
     """Return {case: x value in curves over the cases}; {} for a single case, or if x values are
     equal or missing.
     """
@@ -143,7 +146,9 @@ def _places(scenario: Scenario) -> dict[str, float]:
     return {}
 
 
-def _curves_over_cases(scenario: Scenario, metric: Metric, measured: Sequence[Measured]) -> Curves:
+def _curves_over_cases(
+    scenario: MeasuredScenario, metric: Metric, measured: Sequence[Measured]
+) -> Curves:
     places = _places(scenario)
     marks = {}
     for name in sorted(places, key=places.__getitem__):
@@ -161,7 +166,7 @@ def _curves_over_cases(scenario: Scenario, metric: Metric, measured: Sequence[Me
 
 
 def _curves_over_workers(
-    scenario: Scenario, metric: Metric, measured: Sequence[Measured]
+    scenario: MeasuredScenario, metric: Metric, measured: Sequence[Measured]
 ) -> Curves:
     counts = sorted({m.candidate.workers for m in measured})
     return Curves(
@@ -175,7 +180,7 @@ def _curves_over_workers(
 
 
 def _lines(
-    scenario: Scenario,
+    scenario: MeasuredScenario,
     metric: Metric,
     measured: Sequence[Measured],
     places: Mapping[str, float],
@@ -211,12 +216,13 @@ def _ideal_curve(
     return [(number, number * single) for number in counts if single]
 
 
-def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
+def _ratios(analysed: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
     """Yield a chart of the scenario's main ratios (if any),
     with a table of all ratios in *metric*.
     """
+    scenario = analysed.record
     groups = defaultdict(list)
-    for comparison in scenario.principal():
+    for comparison in analysed.principal():
         case = run_words.case_title(scenario, comparison.numerator.case)
         groups[case].append(_ratio(scenario, comparison))
     if not groups:
@@ -229,11 +235,11 @@ def _ratios(scenario: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
         title=f"{question}, and is it certain?",
         caption=f"Ratios of {metric.noun} within rounds, with {INTERVALS}",
         picture=Rows(list(groups.items()), f"ratio of {metric.noun}", ratios=True),
-        table=tables.ratios(scenario, scenario.compared(metric.name)),
+        table=tables.ratios(scenario, analysed.compared(metric.name)),
     )
 
 
-def _ratio(scenario: Scenario, comparison: Comparison) -> Row:
+def _ratio(scenario: MeasuredScenario, comparison: MeasuredComparison) -> Row:
     a, b, estimate = comparison.numerator, comparison.denominator, comparison.estimate
     factor = verdict_words.factor(estimate.ratio)
     title = run_words.title_with_why(scenario, comparison)
@@ -254,8 +260,9 @@ def overview(run: Analysis) -> Chart | None:
     """
     rows: dict[str, Row] = {}
     cells = []
-    for scenario in run.others:
-        for comparison in filter(_threads_against_processes, scenario.compared()):
+    for analysed in run.others:
+        scenario = analysed.record
+        for comparison in filter(_threads_against_processes, analysed.compared()):
             case = run_words.case_title(scenario, comparison.numerator.case)
             subject = run_words.join(scenario.name, case)
             if subject in rows:  # the first of each case
@@ -276,7 +283,7 @@ def overview(run: Analysis) -> Chart | None:
     )
 
 
-def _threads_against_processes(comparison: Comparison) -> bool:
+def _threads_against_processes(comparison: MeasuredComparison) -> bool:
     """True if threads without the GIL are compared with as many processes with it."""
     a, b = comparison.numerator, comparison.denominator
     if (a.config, b.config) != ("ft", "gil") or (a.workers, a.case) != (b.workers, b.case):
@@ -284,12 +291,12 @@ def _threads_against_processes(comparison: Comparison) -> bool:
     return VARIANTS[b.variant].processes and not VARIANTS[a.variant].processes
 
 
-def _advantage_factor(comparison: Comparison) -> str:
+def _advantage_factor(comparison: MeasuredComparison) -> str:
     ratio, _, _ = comparison.advantage
     return verdict_words.factor(ratio)
 
 
-def _advantage(scenario: Scenario, comparison: Comparison, subject: str) -> Row:
+def _advantage(scenario: MeasuredScenario, comparison: MeasuredComparison, subject: str) -> Row:
     ratio, low, high = comparison.advantage
     factor = _advantage_factor(comparison)
     title = run_words.title_with_why(scenario, comparison)

@@ -166,7 +166,7 @@ def longer(run: Analysis) -> Commands:
     """
     settings, docker = run.results.options, in_containers(run.results)
     runs: dict[str, Options] = {}
-    few = [s.name for s in run.scenarios if len(s.rounds) < FEWEST_ROUNDS]
+    few = [s.name for s in run.results.scenarios if len(s.rounds) < FEWEST_ROUNDS]
     if few:
         # a run without --rounds has enough
         runs["A run of enough rounds"] = replace(settings, rounds=None, scenarios=few)
@@ -203,7 +203,7 @@ def _undecided(run: Analysis) -> Undecided:
     undecided = Undecided(run.results.options.precision)
     for fall in run.waterfalls:
         name, scenario = fall.scenario, run.scenario(fall.scenario)
-        for change in (*fall.steps, fall.total):
+        for change in fall.throughput.changes.values():
             minutes = more_minutes(scenario, change)
             if minutes == 0:
                 undecided.hopeless = True

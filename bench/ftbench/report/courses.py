@@ -6,7 +6,7 @@ from dataclasses import replace
 from statistics import median
 from typing import NamedTuple
 
-from ftbench.document.model import Distribution, Scenario
+from ftbench.document.model import Distribution, MeasuredScenario
 from ftbench.plan.candidates import Candidate
 from ftbench.plan.metrics import METRICS
 from ftbench.report import run_words, tables
@@ -34,13 +34,13 @@ class Course(NamedTuple):
     high: list[float]
 
 
-def charts(scenario: Scenario) -> Iterator[Chart]:
+def charts(scenario: MeasuredScenario) -> Iterator[Chart]:
     """Yield the charts of all curves that trials of the scenario recorded."""
     for name, records in _recorded(scenario).items():
         yield from _charts(scenario, name, records)
 
 
-def _recorded(scenario: Scenario) -> dict[str, Records]:
+def _recorded(scenario: MeasuredScenario) -> dict[str, Records]:
     """Return the curves that trials recorded, by name."""
     curves: dict[str, Records] = {}
     for measured in tables.candidates(scenario, scenario.metrics[0]):
@@ -52,7 +52,7 @@ def _recorded(scenario: Scenario) -> dict[str, Records]:
     return curves
 
 
-def _charts(scenario: Scenario, name: str, records: Records) -> Iterator[Chart]:
+def _charts(scenario: MeasuredScenario, name: str, records: Records) -> Iterator[Chart]:
     """Yield a chart for each case, with the curves *name*.
 
     If the curves of all candidates and rounds are equal, yield one chart with one curve.
@@ -117,7 +117,7 @@ def _all_equal(courses: Sequence[Course]) -> bool:
 
 
 def _by_case(
-    scenario: Scenario, courses: Mapping[Candidate, Course], over: str, unit: str
+    scenario: MeasuredScenario, courses: Mapping[Candidate, Course], over: str, unit: str
 ) -> dict[str, list[Line]]:
     """Return {title: lines with the most workers of a case}; the table has all."""
     most: dict[str, int] = defaultdict(int)
@@ -134,7 +134,9 @@ def _by_case(
     return facets
 
 
-def _line(scenario: Scenario, candidate: Candidate, course: Course, over: str, unit: str) -> Line:
+def _line(
+    scenario: MeasuredScenario, candidate: Candidate, course: Course, over: str, unit: str
+) -> Line:
     title = run_words.full_title(scenario, candidate)
     points = zip(course.x, course.middle, strict=True)
     return Line(
@@ -149,7 +151,9 @@ def _line(scenario: Scenario, candidate: Candidate, course: Course, over: str, u
     )
 
 
-def _table(scenario: Scenario, courses: Mapping[Candidate, Course], over: str, unit: str) -> Table:
+def _table(
+    scenario: MeasuredScenario, courses: Mapping[Candidate, Course], over: str, unit: str
+) -> Table:
     rows = []
     for candidate, course in courses.items():
         title = run_words.full_title(scenario, candidate)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from ftbench.report import markdown, page, pictures
-from ftbench.report.view import View
+from ftbench.report.view import ReportView
 
 
-def write(view: View) -> Iterator[tuple[str, bytes]]:
+def write(view: ReportView) -> Iterator[tuple[str, bytes]]:
     """Yield (file name, content) of each file."""
     yield from pictures.write(view)
     yield "report.html", page.write(view)

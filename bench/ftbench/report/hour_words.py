@@ -19,14 +19,14 @@ def sentences(run: Analysis, fall: Waterfall) -> list[str]:
     hours = run.hours.get((fall.scenario, fall.case))
     if hours is None:
         return []
-    total, last = hours[IN_ALL], fall.steps[-1]
+    total, last = hours[IN_ALL], fall.throughput.steps[-1]
     if total.runs < FEWEST:
         few = "One hour" if total.runs == 1 else f"{total.runs} runs"
         advice = f"run it again at other hours ({SET})"
         return [f"{few} only: {advice}; another hour may lie outside of this interval."]
-    text = f"As factors, at other hours: {_steps(fall.total, total)}."
+    text = f"As factors, at other hours: {_steps(fall.throughput.total, total)}."
     if last.name == REMOVED and last.name in hours:
-        text += f" Removing the GIL by itself: {_steps(last, hours[last.name])}."
+        text += f" Removing the GIL by itself: {_steps(last.change, hours[last.name])}."
     return [text]
 
 

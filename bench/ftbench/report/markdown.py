@@ -2,11 +2,11 @@
 
 from ftbench.report import safety
 from ftbench.report.render import render
-from ftbench.report.view import View
+from ftbench.report.view import ReportView
 from ftrun import escape
 
 
-def write(view: View) -> bytes:
+def write(view: ReportView) -> bytes:
     """Return the summary, in UTF-8: conclusions, waterfalls, comparisons, machine, commands."""
     repeat = "\n".join(f"# {purpose}\n{line}" for purpose, line in view.repeat)
     openings, failures = [], []

@@ -12,11 +12,11 @@ from ftbench.report import pictures
 from ftbench.report.draw import Chart
 from ftbench.report.render import render
 from ftbench.report.style import PALETTE
-from ftbench.report.view import PLAIN_BUILD, View
+from ftbench.report.view import PLAIN_BUILD, ReportView
 from ftrun.escape import terminal
 
 
-def write(view: View) -> bytes:
+def write(view: ReportView) -> bytes:
     """Return the page, in UTF-8."""
     charts = [waterfall.chart for waterfall in view.waterfalls]
     if view.overview:

@@ -24,7 +24,7 @@ from ftbench.report.style import (
     WIDTH,
     wrapped,
 )
-from ftbench.report.view import View
+from ftbench.report.view import ReportView
 
 STYLE = {
     "font.family": "sans-serif",
@@ -47,7 +47,7 @@ TextLine = tuple[str, dict[str, Any]]
 """A line of text, and arguments for matplotlib."""
 
 
-def write(view: View) -> Iterator[tuple[str, bytes]]:
+def write(view: ReportView) -> Iterator[tuple[str, bytes]]:
     """Yield (file name, PNG) of the waterfalls, and of each scenario without one."""
     alarm = view.state is not None
     if view.waterfalls:

@@ -7,12 +7,12 @@ import math
 import re
 from dataclasses import replace
 
-from ftbench.document.model import Dataset, Failure, Load, Results, Round, Scenario
+from ftbench.document.model import Dataset, Failure, Load, MeasuredScenario, Results, Round
 from ftbench.machine.disturbance import marks
 from ftbench.plan.candidates import Candidate, plural
 from ftbench.plan.metrics import METRICS
 from ftbench.stats.analysis import Analysis
-from ftbench.stats.comparisons import Comparison
+from ftbench.stats.comparisons import MeasuredComparison
 from ftbench.stats.turns import ENOUGH_TURNS, UNSEEN, too_few_of_all
 from ftrun.configurations import CONFIGURATIONS
 
@@ -55,7 +55,7 @@ def label(config: str, variant: str) -> str:
     return f"{CONFIGURATIONS[config].short}: {plural(variant)}"
 
 
-def title(scenario: Scenario, a: Candidate, b: Candidate, with_case: bool = False) -> str:
+def title(scenario: MeasuredScenario, a: Candidate, b: Candidate, with_case: bool = False) -> str:
     """Return a comparison's title: "ft loader threads / gil loader processes,
     x2". Shared parts are named once.
     """
@@ -80,15 +80,15 @@ def _times(separator: str, candidate: Candidate) -> str:
     return f"{separator}x{candidate.workers}" if candidate.workers else ""
 
 
-def title_with_why(scenario: Scenario, c: Comparison) -> str:
+def title_with_why(scenario: MeasuredScenario, c: MeasuredComparison) -> str:
     """Return the title of a comparison, with its case,
-    and its subject (Comparison.why) after a colon.
+    and its subject (MeasuredComparison.why) after a colon.
     """
     compared = title(scenario, c.numerator, c.denominator, with_case=True)
     return join(compared, c.why, separator=": ")
 
 
-def case_title(scenario: Scenario, name: str) -> str:
+def case_title(scenario: MeasuredScenario, name: str) -> str:
     """Return the title of the case with this name; "" if the scenario has no cases."""
     return next((case.title for case in scenario.cases if case.name == name), name)
 
@@ -98,7 +98,7 @@ def own_title(c: Candidate) -> str:
     return replace(c, case="").title
 
 
-def full_title(scenario: Scenario, candidate: Candidate) -> str:
+def full_title(scenario: MeasuredScenario, candidate: Candidate) -> str:
     """Return a candidate's title with the title of its case."""
     return join(own_title(candidate), case_title(scenario, candidate.case))
 
@@ -108,7 +108,7 @@ def workers(number: int) -> str:
     return count(number, "worker") if number else "no workers"
 
 
-def each_with(scenario: Scenario, number: int) -> str:
+def each_with(scenario: MeasuredScenario, number: int) -> str:
     """Return *number* workers in words, with the ranks if there are several:
     "2 ranks of 1 worker each".
     """
@@ -118,7 +118,7 @@ def each_with(scenario: Scenario, number: int) -> str:
 
 
 def describe(
-    scenario: Scenario, c: Candidate, with_workers: bool = False, with_case: bool = True
+    scenario: MeasuredScenario, c: Candidate, with_workers: bool = False, with_case: bool = True
 ) -> str:
     """Return a candidate in words: "loader threads in the free-threaded build"."""
     number = _times(" ", c) if with_workers else ""
@@ -170,7 +170,7 @@ def revision(results: Results) -> str:
     return revision.commit[:12] + changes
 
 
-def work(scenario: Scenario) -> str:
+def work(scenario: MeasuredScenario) -> str:
     """Return a line about a scenario's work: description,
     cases (or batches if it has no cases), files, rounds.
     """
@@ -205,7 +205,7 @@ def _files(data: Dataset) -> str:
     return f"{data.files} {source}, {data.mean_bytes / 1000:.0f} kB on average"
 
 
-def rounds(scenario: Scenario) -> str:
+def rounds(scenario: MeasuredScenario) -> str:
     """Return a scenario's number of rounds in words: "5 rounds"."""
     return count(len(scenario.rounds), "round")
 
@@ -215,7 +215,7 @@ def marked(measured: Round) -> list[str]:
     return marks(measured.disturbance, measured.disturbance.before.affinity)
 
 
-def limits(scenario: Scenario) -> list[str]:
+def limits(scenario: MeasuredScenario) -> list[str]:
     """Return texts on disturbed rounds, on cycles that left for other load, and on too few turns;
     [] without any.
     """
@@ -237,7 +237,7 @@ def limits(scenario: Scenario) -> list[str]:
     return sentences
 
 
-def _disturbed(scenario: Scenario) -> list[str]:
+def _disturbed(scenario: MeasuredScenario) -> list[str]:
     """Return a list of one text on the disturbed rounds, or an empty list if there are none."""
     disturbed = []
     for measured in scenario.rounds:
@@ -255,7 +255,7 @@ def _disturbed(scenario: Scenario) -> list[str]:
     ]
 
 
-def failed(scenario: Scenario, failure: Failure) -> str:
+def failed(scenario: MeasuredScenario, failure: Failure) -> str:
     """Return a sentence with the reason why a candidate could not be measured."""
     return f"the trial of {scenario.candidate(failure.candidate).title} failed: {failure.reason}"
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
 
-from ftbench.document.model import Scenario
+from ftbench.document.model import MeasuredScenario
 from ftbench.plan.candidates import CONFIGS, VARIANTS, Candidate
 from ftbench.plan.metrics import Metric
 from ftbench.report import run_words, verdict_words
 from ftbench.stats.analysis import AnalysedScenario
-from ftbench.stats.comparisons import Comparison
+from ftbench.stats.comparisons import MeasuredComparison
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Measured:
 
     @property
     def typical(self) -> float:
-        """Geometric mean of the values, as in ratios (ftbench.document.model.Scenario.typical)."""
+        """Geometric mean of the values, as in ratios (MeasuredScenario.typical)."""
         return geometric_mean(self.values)
 
     @property
@@ -68,7 +68,7 @@ class Measured:
         return max(self.values)
 
 
-def candidates(scenario: Scenario, metric: str) -> list[Measured]:
+def candidates(scenario: MeasuredScenario, metric: str) -> list[Measured]:
     """Return a metric of each candidate that was in all rounds, sorted by case, configuration,
     variant and workers.
     """
@@ -89,7 +89,7 @@ def candidates(scenario: Scenario, metric: str) -> list[Measured]:
     return entries
 
 
-def measured(scenario: Scenario, metric: Metric) -> Table:
+def measured(scenario: MeasuredScenario, metric: Metric) -> Table:
     """Return a table of a metric's values: mean, lowest and highest of each candidate."""
 
     def case(m: Measured) -> str:
@@ -107,10 +107,10 @@ def measured(scenario: Scenario, metric: Metric) -> Table:
     return _table(columns, candidates(scenario, metric.name))
 
 
-def ratios(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> Table:
+def ratios(scenario: MeasuredScenario, comparisons: Sequence[MeasuredComparison]) -> Table:
     """Return a table of comparisons with their ratios, intervals and verdicts."""
 
-    def case(c: Comparison) -> str:
+    def case(c: MeasuredComparison) -> str:
         return run_words.case_title(scenario, c.numerator.case)
 
     columns: Columns = [
@@ -130,11 +130,11 @@ def _p_value(p: float | None) -> str:
     return f"{p:.3f}" if p >= 0.001 else "< 0.001"
 
 
-def outcomes(scenario: AnalysedScenario, comparisons: Sequence[Comparison]) -> Table:
+def outcomes(scenario: AnalysedScenario, comparisons: Sequence[MeasuredComparison]) -> Table:
     """Return a table of comparisons with their outcomes in words."""
 
-    def title(c: Comparison) -> str:
-        return run_words.title(scenario, c.numerator, c.denominator, with_case=True)
+    def title(c: MeasuredComparison) -> str:
+        return run_words.title(scenario.record, c.numerator, c.denominator, with_case=True)
 
     heading = f"{scenario.metric.noun} (95% confidence interval)"
     columns: Columns = [("comparison", False, title), (heading, False, verdict_words.short)]

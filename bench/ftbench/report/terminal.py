@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ftbench.report import safety, tables
-from ftbench.report.view import SafetyView, ScenarioView, View
+from ftbench.report.view import ReportView, SafetyView, ScenarioView
 from ftrun import host
 from ftrun.escape import one_line
 
@@ -21,7 +21,7 @@ PLAIN_WIDTH = 120
 NARROW = 80
 
 
-def write(view: View) -> None:
+def write(view: ReportView) -> None:
     """Print the report on stdout, the answers first, and the path of the page if it was written.
 
     If `view.detailed`, also print the tables of all candidates and comparisons,
@@ -70,7 +70,7 @@ def printed() -> Iterator[Console]:
     sys.stdout.flush()
 
 
-def _environment(console: Console, view: View) -> None:
+def _environment(console: Console, view: ReportView) -> None:
     say(console, [*view.builds, view.machine, f"revision {view.revision}"])
     for title, lines in (("left out:", view.left_out), ("note:", view.warnings)):
         for line in lines:

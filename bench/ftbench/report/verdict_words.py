@@ -4,13 +4,13 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from ftbench.document.model import Change, Scenario, Verdict, Waterfall
+from ftbench.document.model import Change, MeasuredScenario, Verdict, Waterfall
 from ftbench.plan.candidates import Candidate
 from ftbench.plan.metrics import METRICS, Metric
 from ftbench.plan.waterfall import REMOVED, TODAY
 from ftbench.report import run_words
 from ftbench.stats.analysis import AnalysedScenario, Analysis
-from ftbench.stats.comparisons import Comparison, level, more_minutes
+from ftbench.stats.comparisons import MeasuredComparison, level, more_minutes
 from ftbench.stats.statistics import negligible
 from ftrun.configurations import CONFIGURATIONS
 
@@ -42,7 +42,7 @@ def factor(ratio: float) -> str:
     return f"{figure(ratio)}x"
 
 
-def interval(comparison: Comparison) -> str:
+def interval(comparison: MeasuredComparison) -> str:
     """Return a ratio's confidence interval: "1.48 to 1.66", or "-" for a single round."""
     low, high = comparison.estimate.low, comparison.estimate.high
     if low is None or high is None:
@@ -121,14 +121,14 @@ def outcome(metric: Metric, c: Change) -> str:
     return f"{directed(metric, c.ratio)} ({span(c)}), {UNCERTAIN}"
 
 
-def short(comparison: Comparison) -> str:
+def short(comparison: MeasuredComparison) -> str:
     """Return a comparison's verdict in the words of its metric:
     "57% faster (48% to 66%)"; see `outcome`.
     """
     return outcome(METRICS[comparison.metric], comparison.estimate)
 
 
-def settles(scenario: Scenario, c: Change, metric: str = "") -> str | None:
+def settles(scenario: MeasuredScenario, c: Change, metric: str = "") -> str | None:
     """Return words for an undecided ratio, such as "5 more minutes would settle it";
     None for any other ratio.
     """
@@ -141,7 +141,7 @@ def settles(scenario: Scenario, c: Change, metric: str = "") -> str | None:
     return f"in {rounds}, differences below about {smallest} may be missed"
 
 
-def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
+def conclusion(scenario: MeasuredScenario, group: Sequence[MeasuredComparison]) -> str:
     """Return a sentence on one comparison in one metric; `group` is the comparison in one case or
     in several cases.
     """
@@ -165,13 +165,13 @@ def conclusion(scenario: AnalysedScenario, group: Sequence[Comparison]) -> str:
     return run_words.capital(f"{before}{' against '.join(sides)}{separator}{verdicts}{few}.")
 
 
-def _size(comparison: Comparison) -> float:
+def _size(comparison: MeasuredComparison) -> float:
     """Return how far a comparison's ratio is from 1, for sorting."""
     return _logarithm(comparison.estimate.ratio)
 
 
 def _verdicts(
-    scenario: Scenario, group: Sequence[Comparison], with_case: bool, alone: bool
+    scenario: MeasuredScenario, group: Sequence[MeasuredComparison], with_case: bool, alone: bool
 ) -> Iterator[str]:
     """Yield verdicts in words, each with its case.
 
@@ -188,7 +188,7 @@ def _verdicts(
         yield run_words.join(case, words, separator=": ")
 
 
-def levels(scenario: AnalysedScenario) -> list[str]:
+def levels(scenario: MeasuredScenario) -> list[str]:
     """Return a sentence for each case and metric, with the mean of every candidate.
 
     Only metrics that are themselves ratios, such as step_over_max, have sentences: those among the
@@ -210,7 +210,7 @@ def levels(scenario: AnalysedScenario) -> list[str]:
 
 
 def _means(
-    scenario: AnalysedScenario, candidates: Sequence[Candidate], metric: Metric
+    scenario: MeasuredScenario, candidates: Sequence[Candidate], metric: Metric
 ) -> Iterator[str]:
     unit = f" {metric.unit}"
     for candidate in candidates:
@@ -226,8 +226,8 @@ def answer(scenario: AnalysedScenario) -> list[str]:
     """Return sentences that answer the scenario's question:
     on its main metric, and on others (Metric.answers).
     """
-    first, *further = scenario.metrics
-    sentences = levels(scenario)[:1] or _compared(scenario, first)
+    first, *further = scenario.record.metrics
+    sentences = levels(scenario.record)[:1] or _compared(scenario, first)
     for name in further:
         if METRICS[name].answers:
             sentences += _compared(scenario, name)
@@ -238,13 +238,13 @@ def _compared(scenario: AnalysedScenario, metric: str) -> list[str]:
     """Return sentences on the first comparison in *metric* and on each other "headline",
     in all their cases.
     """
-    groups: dict[tuple, list[Comparison]] = defaultdict(list)
+    groups: dict[tuple, list[MeasuredComparison]] = defaultdict(list)
     for c in scenario.principal(metric):
         groups[c.sides, c.numerator.workers, c.denominator.workers].append(c)
     sentences: list[str] = []
     for group in groups.values():
         if not sentences or group[0].kind == "headline":
-            sentences.append(conclusion(scenario, group))
+            sentences.append(conclusion(scenario.record, group))
     return sentences
 
 
@@ -257,11 +257,11 @@ def last_against_first(run: Analysis, fall: Waterfall) -> str:
 
 def _ends(run: Analysis, fall: Waterfall) -> tuple[str, str]:
     scenario = run.scenario(fall.scenario)
-    start = scenario.candidate(fall.start.candidate)
+    start = scenario.candidate(fall.throughput.start.candidate)
     against = "torch's DataLoader with processes"
     if start.variant != TODAY:
         against = run_words.describe(scenario, start, with_case=False)
-    last = scenario.candidate(fall.steps[-1].candidate)
+    last = scenario.candidate(fall.throughput.steps[-1].candidate)
     return f"threads {CONFIGURATIONS[last.config].phrase}", against
 
 
@@ -269,14 +269,15 @@ def sentence(run: Analysis, fall: Waterfall) -> str:
     """Return a sentence with a waterfall's total effect.
     If the last step only removes the GIL, add its effect.
     """
-    metric, last = METRICS["throughput"], fall.steps[-1]
-    if fall.total.verdict == Verdict.OTHER_SAMPLES:
+    metric, steps = METRICS["throughput"], fall.throughput
+    last = steps.steps[-1]
+    if steps.total.verdict == Verdict.OTHER_SAMPLES:
         ends = " gave other samples than ".join(_ends(run, fall))
         return f"{fall.workload}: {ends}, so their speeds are not compared."
-    total = outcome(metric, fall.total)
-    speeds = f"{metric.write(fall.end)} against {metric.write(fall.start.value)} samples/s"
+    total = outcome(metric, steps.total)
+    speeds = f"{metric.write(steps.end)} against {metric.write(steps.start.value)} samples/s"
     text = f"{fall.workload}: {last_against_first(run, fall)}: {total}, {speeds}"
     # A step with another name has a further change, which was not measured by itself.
-    if last.name == REMOVED and last.verdict != Verdict.OTHER_SAMPLES:
-        text += f"; removing the GIL by itself: {outcome(metric, last)}"
+    if last.name == REMOVED and last.change.verdict != Verdict.OTHER_SAMPLES:
+        text += f"; removing the GIL by itself: {outcome(metric, last.change)}"
     return text + "."

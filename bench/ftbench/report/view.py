@@ -84,7 +84,7 @@ class SafetyView:
 
 
 @dataclass(frozen=True)
-class View:
+class ReportView:
     """All that the outputs of a run show."""
 
     subject: str
@@ -128,14 +128,14 @@ class View:
 
 def view(
     run: Analysis, where: Path = Path(), page: Path | None = None, detailed: bool = False
-) -> View:
+) -> ReportView:
     """Return the view of a run. *where* is the directory of the run's results.json."""
     results = run.results
     environment = results.environment
     openings = list(advice.openings(run))
     subject = run_words.subject(run)
     document = json.dumps(as_json(results), separators=(",", ":"), allow_nan=False)
-    return View(
+    return ReportView(
         subject=subject,
         state=run_words.state(results),
         openings=openings,
@@ -153,7 +153,7 @@ def view(
         source=environment.source[:12],
         usable_cpus=run_words.usable(results),
         twins=dict(environment.twins.items()),
-        has_peers=any(scenario.group == "peers" for scenario in run.scenarios),
+        has_peers=any(scenario.group == "peers" for scenario in results.scenarios),
         repeat=commands.commands(run, where),
         further=commands.further(run),
         heading=_heading(results, [subject, *(opening.sentence for opening in openings)], []),
@@ -167,16 +167,17 @@ def _waterfall(run: Analysis, fall: Waterfall) -> WaterfallView:
     return WaterfallView(waterfalls.chart(run, fall), waterfalls.notes(run, fall))
 
 
-def _scenario(run: Analysis, scenario: AnalysedScenario) -> ScenarioView:
-    answer, work = verdict_words.answer(scenario), run_words.work(scenario)
+def _scenario(run: Analysis, analysed: AnalysedScenario) -> ScenarioView:
+    scenario = analysed.record
+    answer, work = verdict_words.answer(analysed), run_words.work(scenario)
     about = [f"{scenario.name}: {scenario.description}", *answer, scenario.note]
     measured = [run_words.rounds(scenario)]
     if scenario.ranks:
         measured.insert(0, f"{scenario.ranks} ranks")
     has_waterfall = any(scenario.name == fall.scenario for fall in run.waterfalls)
     outcomes = None
-    if not has_waterfall and (comparisons := scenario.principal()):
-        outcomes = tables.outcomes(scenario, comparisons)
+    if not has_waterfall and (comparisons := analysed.principal()):
+        outcomes = tables.outcomes(analysed, comparisons)
     dataset = scenario.load.dataset
     return ScenarioView(
         name=scenario.name,
@@ -190,29 +191,30 @@ def _scenario(run: Analysis, scenario: AnalysedScenario) -> ScenarioView:
         answer=answer,
         levels=verdict_words.levels(scenario)[1:],
         limits=run_words.limits(scenario),
-        charts=charts.charts(scenario),
+        charts=charts.charts(analysed),
         outcomes=outcomes,
         details_title=f"{scenario.name}: {work}",
-        details=_details(run, scenario),
+        details=_details(run, analysed),
         rounds=_rounds(scenario.rounds),
         heading=_heading(run.results, about, measured),
         synthetic_images=(dataset.source, dataset.kind) == ("generated", "images"),
     )
 
 
-def _details(run: Analysis, scenario: AnalysedScenario) -> list[tuple[str, Table]]:
+def _details(run: Analysis, analysed: AnalysedScenario) -> list[tuple[str, Table]]:
     """Return the tables of all candidates, and of comparisons that no waterfall has."""
-    in_chain = {fall.scenario: len(fall.steps) + 1 for fall in run.waterfalls}
+    scenario = analysed.record
+    in_chain = {fall.scenario: len(fall.throughput.candidates) for fall in run.waterfalls}
     if len(scenario.candidates) <= in_chain.get(scenario.name, 0):
         return []
-    metric = scenario.metric
+    metric = analysed.metric
     title = f"{metric.title}: {metric.best} is better"
     details = [(title, tables.measured(scenario, metric))]
     # If a scenario has cases, the other ratios are only in the page.
-    compared = scenario.principal() if scenario.cases else scenario.compared(metric.name)
+    compared = analysed.principal() if scenario.cases else analysed.compared(metric.name)
     if compared and scenario.name not in in_chain:
         title = f"Ratios of {metric.noun} within rounds"
-        details.append((title, tables.outcomes(scenario, compared)))
+        details.append((title, tables.outcomes(analysed, compared)))
     return details
 
 

@@ -18,11 +18,10 @@ from ftrun.configurations import CONFIGURATIONS
 def chart(run: Analysis, fall: Waterfall) -> Chart:
     """Return the chart of a run's waterfall, with dots for each process."""
     scenario = run.scenario(fall.scenario)
-    keys = [fall.start.candidate, *(step.candidate for step in fall.steps)]
     subject = run_words.join(scenario.description, run_words.case_title(scenario, fall.case))
     title = f"{subject}: {run_words.each_with(scenario, fall.workers)}"
     dot = "job of all ranks" if scenario.ranks else "process"
-    dots = [scenario.in_each_process(key, "throughput") for key in keys]
+    dots = [scenario.in_each_process(key, "throughput") for key in fall.throughput.candidates]
     return drawn(run_words.slug(fall.workload), title, fall, dot, dots)
 
 
@@ -35,7 +34,7 @@ def drawn(
     *dot* says what each dot on a bar stands for, such as "process" or "machine".
     *dots*: the throughputs of each candidate of the chain.
     """
-    start, last, cpu = fall.start, fall.steps[-1], fall.cpu_per_1000
+    start, last, cpu = fall.throughput.start, fall.throughput.steps[-1], fall.cpu_per_1000
     values = speeds(fall)
     rows = [_row(start.name, start.candidate, (0.0, values[0]), dot, dots[0])]
     cells = [(start.name, "", f"{values[0]:.0f}", "", "")]
@@ -45,10 +44,16 @@ def drawn(
         cells.append(texts)
         rows.append(_with_change(row, texts))
 
-    changes = zip(fall.steps, cpu.steps, itertools.pairwise(values), dots[1:], strict=True)
+    changes = zip(
+        fall.throughput.steps, cpu.steps, itertools.pairwise(values), dots[1:], strict=True
+    )
     for step, cpu_step, ends, of_step in changes:
-        add(_row(step.name, step.candidate, ends, dot, of_step), step, cpu_step)
-    add(_row("in all", last.candidate, (0.0, values[-1]), dot, dots[-1]), fall.total, cpu.total)
+        add(_row(step.name, step.candidate, ends, dot, of_step), step.change, cpu_step.change)
+    add(
+        _row("in all", last.candidate, (0.0, values[-1]), dot, dots[-1]),
+        fall.throughput.total,
+        cpu.total,
+    )
     head = ("what changes", "factor", "samples/s", "throughput", "CPU time")
     return Chart(
         name=f"waterfall-{name}",
@@ -62,9 +67,9 @@ def drawn(
 
 def speeds(fall: Waterfall) -> list[float]:
     """Return the throughput (samples/s) of the start, and after each step."""
-    values = [fall.start.value]
-    for step in fall.steps:
-        values.append(min(MOST, values[-1] * step.ratio))
+    values = [fall.throughput.start.value]
+    for step in fall.throughput.steps:
+        values.append(min(MOST, values[-1] * step.change.ratio))
     return values
 
 
@@ -111,9 +116,8 @@ def notes(run: Analysis, fall: Waterfall) -> list[str]:
     """
     scenario = run.scenario(fall.scenario)
     sentences = [_from_first_to_last(fall)]
-    changes: list[tuple[str, Change]] = [(step.name, step) for step in fall.steps]
     undecided = []
-    for name, change in [*changes, ("in all", fall.total)]:
+    for name, change in fall.throughput.changes.items():
         if more := verdict_words.settles(scenario, change):
             undecided.append(f"{name}: {more}")
     if undecided:

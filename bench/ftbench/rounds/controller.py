@@ -9,17 +9,18 @@ import contextlib
 import functools
 import itertools
 import math
+import operator
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from statistics import fmean
 
 from ftbench.document.convert import from_json
 from ftbench.document.model import Failure, Round, RoundDisturbance, Trial
 from ftbench.machine.disturbance import state, together
 from ftbench.measure.checksums import by_batch
-from ftbench.plan.candidates import VARIANTS, Candidate, reduce
+from ftbench.plan.candidates import VARIANTS, Candidate, Ranking, reduce
 from ftbench.plan.sizing import BudgetTooShort
 from ftbench.rounds import cycles
 from ftbench.rounds.pace import Pace
@@ -42,8 +43,6 @@ PLANNED_ROUNDS = 4
 USUAL_TURNS = 8
 # Factor on the expected time of a trial, since trials vary.
 CAUTION = 1.1
-
-Ranked = Sequence[tuple[int, Candidate]]
 
 
 class WorkDiffers(Exception):
@@ -76,9 +75,8 @@ def failures(failed: Mapping[Candidate, Failure]) -> str:
     """Return one line with the failed trials and the reason for each failure,
     for messages during the run.
     """
-    return "; ".join(
-        f"the trial of {c.title} failed: {failure.reason}" for c, failure in failed.items()
-    )
+    lines = [f"the trial of {c.title} failed: {failure.reason}" for c, failure in failed.items()]
+    return "; ".join(lines)
 
 
 @dataclass
@@ -113,7 +111,7 @@ class Controller:
     def __post_init__(self) -> None:
         self._order = random.Random(self.seed)
 
-    def _start(self, candidate: Candidate) -> endpoints.Trial:
+    def _start(self, candidate: Candidate) -> endpoints.RunningTrial:
         self.interruption.check()
         request = {**self.work.task(candidate).request(), "hash_seed": self.seed}
         return self.twins[TWIN[candidate.config]].start(request)
@@ -169,11 +167,11 @@ class Controller:
 
     def _started(
         self, group: Sequence[Candidate], stack: contextlib.ExitStack
-    ) -> dict[Candidate, endpoints.Trial]:
+    ) -> dict[Candidate, endpoints.RunningTrial]:
         """Start a trial of each candidate, and wait for their imports;
         *stack* closes the trials.
         """
-        started: dict[Candidate, endpoints.Trial] = {}
+        started: dict[Candidate, endpoints.RunningTrial] = {}
         # All trials import at the same time, before anything is measured.
         for candidate in group:
             self.display.trial(candidate, 0)
@@ -190,13 +188,13 @@ class Controller:
         try:
             return act()
         except TrialFailed as error:
-            failure = Failure("hung" if error.hung else "failed", candidate.key, error.why)
-            # The output of the first try has been shown,
-            # so a second one that fails alike gets one line.
-            is_known = self.repeated.get(candidate) == failure
-            self.display.note(
-                f"the trial of {candidate.title} failed: {error.why if is_known else error}"
-            )
+            failure = Failure(error.kind, candidate.key, error.why)
+            words = str(error)
+            if self.repeated.get(candidate) == failure:
+                # The output of the first try has been shown,
+                # so a second one that fails alike gets one line.
+                words = error.why
+            self.display.note(f"the trial of {candidate.title} failed: {words}")
             self.failed[candidate] = failure
             return None
 
@@ -206,10 +204,12 @@ class Controller:
 
         Only a first failure gets a second try, and a trial that hung gets none.
         """
-        failed = {c: self.failed[c] for c in group if c in self.failed and c not in self.repeated}
-        second_tries = [c for c, failure in failed.items() if failure.kind != "hung"]
-        for candidate in second_tries:
-            self.repeated[candidate] = self.failed.pop(candidate)
+        second_tries = []
+        for candidate in group:
+            failure = self.failed.get(candidate)
+            if failure and failure.kind != "hung" and candidate not in self.repeated:
+                self.repeated[candidate] = self.failed.pop(candidate)
+                second_tries.append(candidate)
         return second_tries
 
     def warm_up(self, candidates: Sequence[Candidate]) -> Costs:
@@ -223,18 +223,19 @@ class Controller:
         """
         costs: list[Costs] = []
         hung: set[bool] = set()
-        for twin in dict.fromkeys(TWIN[candidate.config] for candidate in candidates):
+        by_twin: dict[str, list[Candidate]] = {}
+        for candidate in candidates:
+            by_twin.setdefault(TWIN[candidate.config], []).append(candidate)
+        for in_twin in by_twin.values():
             if time.monotonic() > self.limit:
                 raise BudgetTooShort(
                     "--budget is over before the first round: give more, or a number of --rounds"
                 )
-            in_twin = [candidate for candidate in candidates if TWIN[candidate.config] == twin]
             if twin_costs := self._warm_up_twin(in_twin, hung, bool(costs)):
                 costs.append(twin_costs)
         if not costs:
             raise self._all_failed()
-        imports, warm_up = min(c.imports for c in costs), min(c.warm_up for c in costs)
-        return Costs(imports, warm_up, fmean(c.turn for c in costs))
+        return typical(costs)
 
     def _warm_up_twin(
         self, candidates: Sequence[Candidate], hung: set[bool], any_succeeded: bool
@@ -269,39 +270,40 @@ class Controller:
                 times.append(time.monotonic())
         times.append(time.monotonic())
         self._checked(candidate, result)
-        imports, first, *turns = (after - before for before, after in itertools.pairwise(times))
-        return Costs(imports, first, fmean(turns)) if turns else Costs(imports, 0.0, first)
+        imports, first, *turns = map(operator.sub, times[1:], times)
+        if not turns:
+            return Costs(imports, 0.0, first)
+        return Costs(imports, first, fmean(turns))
 
     def plan(
-        self, ranked: Ranked, costs: Costs, seconds: float, cpus: int, everybody: bool = False
-    ) -> tuple[list[tuple[int, Candidate]], list[Candidate], float]:
+        self, ranked: Ranking, costs: Costs, seconds: float, cpus: int, everybody: bool = False
+    ) -> tuple[Ranking, list[Candidate], float]:
         """Choose candidates: all if *everybody*, else those whose rounds fit into `seconds`. Set
         the turns per trial.
 
-        Return ([(drop rank, kept candidate), ...], [dropped candidate,
-        ...], expected seconds of a trial).
+        Return (kept candidates, dropped candidates, expected seconds of a trial).
         """
-        at_once = min(cpus, len(ranked)) if self.work.takes_turns else 1
-        trial_seconds = costs.trial(USUAL_TURNS if self.work.takes_turns else 1, at_once) * CAUTION
-        kept, given_up = choose(ranked, seconds, trial_seconds, self.fewest)
-        if everybody:
-            kept, given_up = [c for _, c in ranked], []
+        turns, at_once = 1, 1
+        if self.work.takes_turns:
+            turns, at_once = USUAL_TURNS, min(cpus, len(ranked))
+        kept, given_up = ranked.candidates, list[Candidate]()
+        if not everybody:
+            trial_seconds = costs.trial(turns, at_once) * CAUTION
+            kept, given_up = choose(ranked, seconds, trial_seconds, self.fewest)
         if self.work.takes_turns:
             turns = allocation.turns(seconds / CAUTION, len(kept), costs, at_once)
             self.work = self.work.with_turns(turns)
-            trial_seconds = costs.trial(turns, at_once) * CAUTION
-        return [(rank, c) for rank, c in ranked if c in kept], given_up, trial_seconds
+        return ranked.among(kept), given_up, costs.trial(turns, at_once) * CAUTION
 
     def rounds(
         self,
-        ranked: Ranked,
+        ranked: Ranking,
         deadline: float,
         trial_seconds: float,
         most: int | None,
         enough: Callable[[], bool] = lambda: False,
     ) -> Iterator[Round]:
-        """Run rounds of the ranked candidates (ComparisonPlan.ranked),
-        and yield each finished round.
+        """Run rounds of the candidates, and yield each finished round.
 
         If `most` is a number, `most` rounds are run. If it is None, at least `fewest` rounds are
         run, then more until `enough()` is true or the next one would end after `deadline`
@@ -310,10 +312,11 @@ class Controller:
         Raises TrialFailed if no candidate is left, and Interrupted, WorkDiffers, Unavailable,
         TwinError.
         """
-        fewest = self.fewest if most is None else most
-        able = sorted(
-            ((rank, c) for rank, c in ranked if c not in self.failed), key=lambda pair: pair[0]
-        )
+        fewest = self.fewest
+        if most is not None:
+            fewest = most
+        able = ranked.without(self.failed)
+        able.sort(key=operator.itemgetter(0))
         pace = Pace(able, trial_seconds, fewest, most, deadline, self.limit)
         while pace.has_time(begin := time.monotonic()):
             if pace.has_fewest() and enough():
@@ -347,9 +350,7 @@ class Controller:
             self._order.shuffle(group)
             for c, seconds in self._measure_group(group, trials).items():
                 longest[c] = max(seconds, longest.get(c, 0.0))
-            measured = [c for c in self.work.measured(group) if c in trials]
-            if left_out := cycles.disturbed([trials[c] for c in measured], before.affinity):
-                trials |= {c: cycles.without(trials[c], left_out) for c in measured}
+            self._leave_out_cycles(group, trials, before.affinity)
             if second_tries := self._again(group):
                 groups.append(second_tries)
         if not trials:
@@ -359,9 +360,25 @@ class Controller:
         seconds = round(time.monotonic() - begin, 2)
         return Round(number, seconds, list(trials.values()), disturbance), longest
 
+    def _leave_out_cycles(
+        self, group: Sequence[Candidate], trials: dict[Candidate, Trial], usable: float
+    ) -> None:
+        """Replace trials of a group by trials without the cycles in which others took CPUs."""
+        measured = [c for c in self.work.measured(group) if c in trials]
+        positions = cycles.disturbed([trials[c] for c in measured], usable)
+        if positions:
+            for candidate in measured:
+                trials[candidate] = cycles.without(trials[candidate], positions)
+
+
+def typical(costs: Sequence[Costs]) -> Costs:
+    """Return the shortest imports, the shortest warm-up and the mean turn of the twins' *costs*."""
+    imports, warm_ups, turns = zip(*map(astuple, costs), strict=True)
+    return Costs(min(imports), min(warm_ups), fmean(turns))
+
 
 def choose(
-    ranked: Ranked, seconds: float, trial_seconds: float, fewest: int = FEWEST_ROUNDS
+    ranked: Ranking, seconds: float, trial_seconds: float, fewest: int = FEWEST_ROUNDS
 ) -> tuple[list[Candidate], list[Candidate]]:
     """Return (kept, dropped). Drops the highest drop ranks until
     PLANNED_ROUNDS rounds fit into `seconds`.
@@ -370,8 +387,8 @@ def choose(
     rounds to fit.
     """
     kept, given_up = reduce(ranked, int(seconds / (max(PLANNED_ROUNDS, fewest) * trial_seconds)))
-    essential = [pair for pair in ranked if pair[0] <= ESSENTIAL]
+    essential = ranked.up_to(ESSENTIAL)
     if len(kept) < len(essential):
         kept, _ = reduce(essential, int(seconds / (fewest * trial_seconds)))
-        given_up = [c for _, c in ranked if c not in kept]
+        given_up = ranked.without(kept).candidates
     return kept, given_up

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from statistics import fmean
 
 from ftbench.document.convert import from_json
@@ -29,11 +30,13 @@ def disturbed(trials: Sequence[Trial], usable: float) -> list[int]:
     """
     positions = []
     turns = 0
-    for loads in zip(*(trial.turn_loads for trial in trials), strict=False):
+    for loads in zip(*map(attrgetter("turn_loads"), trials), strict=False):
         if any(taken(load, usable) for load in loads):
             positions.append(turns)
         turns += 1
-    return positions if len(positions) <= MOST * turns else []
+    if len(positions) > MOST * turns:
+        return []
+    return positions
 
 
 def without(trial: Trial, positions: Sequence[int]) -> Trial:
@@ -41,8 +44,10 @@ def without(trial: Trial, positions: Sequence[int]) -> Trial:
     but those at *positions*.
     """
 
+    left = replace(trial, turns_left_out=list(positions))
+
     def kept_over_all(seconds: Sequence[float]) -> float:
-        return fmean(s for n, s in enumerate(seconds) if n not in positions) / fmean(seconds)
+        return fmean(left.counted(seconds)) / fmean(seconds)
 
     metrics = dict(trial.metrics)
     for name in metrics:
@@ -51,13 +56,8 @@ def without(trial: Trial, positions: Sequence[int]) -> Trial:
             metrics[name] *= first / second
         elif METRICS[name].of_turns and trial.turn_seconds:
             change = kept_over_all(trial.turn_seconds)
-            metrics[name] *= 1 / change if METRICS[name].best == "higher" else change
-    disturbance = together(
-        [vars(load) for n, load in enumerate(trial.turn_loads) if n not in positions]
-    )
-    return replace(
-        trial,
-        metrics=metrics,
-        disturbance=from_json(Disturbance, disturbance),
-        turns_left_out=list(positions),
-    )
+            if METRICS[name].best == "higher":
+                change = 1 / change
+            metrics[name] *= change
+    disturbance = together(list(map(vars, left.counted(trial.turn_loads))))
+    return replace(left, metrics=metrics, disturbance=from_json(Disturbance, disturbance))

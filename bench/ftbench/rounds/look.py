@@ -5,6 +5,8 @@ a failing sample.
 import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Any
 
 from ftbench.document import model
 from ftbench.plan.candidates import Candidate
@@ -19,7 +21,7 @@ from ftrun.configurations import TWIN
 
 
 @dataclass(frozen=True)
-class Look:
+class DatasetFacts:
     """Findings of the first trials of a user-supplied dataset."""
 
     scenario: Scenario
@@ -47,36 +49,39 @@ class Looker:
     def _target(self) -> str:
         return self.scenario.case("").parameters["target"]
 
-    def look(self) -> Look:
+    def look(self) -> DatasetFacts:
         """Time some samples in every twin, to set the amount
         of work in a turn. Raises TrialFailed.
         """
         configs, looks = self._looks(self._first_samples(own.LOOK, own.LOOKED_AT))
-        repeats = all(look["repeats"] for look in looks)
+        repeats = all(map(itemgetter("repeats"), looks))
         if not repeats:
             self.display.warn(
                 f"{self._target} gives another sample for the same index each time (random "
                 "augmentation?), so it cannot be checked that all candidates load the same; "
                 f"{host.audit(self._target)} looks for races"
             )
-        unsendable = next((look["unsendable"] for look in looks if look["unsendable"]), "")
+        unsendable = next(filter(None, map(itemgetter("unsendable"), looks)), "")
         if unsendable:
             why = f"a batch of {self._target} cannot be sent from a worker process: {unsendable}"
             self._skip("worker processes", why)
         scenario, reached = self._sized(looks)
-        return Look(scenario, configs, repeats, not unsendable, reached)
+        return DatasetFacts(scenario, configs, repeats, not unsendable, reached)
 
     def _sized(self, looks: list[dict]) -> tuple[Scenario, int]:
         """Return (the scenario with its amounts of work,
         the number of samples that a trial loads).
         """
-        seconds = max(look["seconds"] for look in looks)
-        opening = max(look["opening"] for look in looks)
+
+        def largest(name: str) -> Any:
+            return max(map(itemgetter(name), looks))
+
+        seconds, opening = largest("seconds"), largest("opening")
         ranks = self.options.ranks or 1
         amount = own.amount(seconds, self.options.batch_size)
         workers = max(self.options.workers or self.scenario.workers(self.twins.cpus_of_rank(ranks)))
         turn = amount.batch_size * amount.batches_per_worker * workers * ranks
-        length = min(look["length"] for look in looks)
+        length = min(map(itemgetter("length"), looks))
         if length < turn:
             self.display.warn(
                 f"{self._target} has {length} of the {turn} samples that a turn loads: the same "
@@ -88,7 +93,7 @@ class Looker:
         scenario = replace(
             self.scenario,
             description=f"{self.scenario.description}, which has {length}",
-            sample_bytes=max(look["sample_bytes"] for look in looks),
+            sample_bytes=largest("sample_bytes"),
             full=amount,
             quick=amount,
             patience=own.PATIENCE + own.PATIENCE_TIMES * (opening + samples * seconds) * ranks,
@@ -101,17 +106,19 @@ class Looker:
 
         Raises TrialFailed if no twin can.
         """
-        looks, failed = [], {twin: TrialFailed(why) for twin, why in self.twins.lacking.items()}
+        looks, failed = [], dict[str, TrialFailed]()
+        for twin, why in self.twins.lacking.items():
+            failed[twin] = TrialFailed(why)
         for twin in sorted(self.twins.endpoints.keys() - failed.keys()):
             try:
                 looks.append(self._step_by_step(task, twin)["look"])
             except TrialFailed as error:
                 failed[twin] = error
         # The same failure in two twins differs in the paths of its traceback: show one.
-        messages = {failure.why: str(failure) for failure in failed.values()}.values()
+        messages = {failure.why: str(failure) for failure in failed.values()}
         if not looks:
-            raise TrialFailed("\n".join(messages))
-        for message in messages:
+            raise TrialFailed("\n".join(messages.values()))
+        for message in messages.values():
             if "\n" in message:  # the output, which `_skip` does not show
                 self.display.note(message)
         for twin, failure in failed.items():

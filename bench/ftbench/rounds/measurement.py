@@ -5,22 +5,22 @@ and its rounds.
 import functools
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ftbench.data.sources import Sources
 from ftbench.document import model
 from ftbench.plan import shortest, sizing
-from ftbench.plan.candidates import VARIANTS, Candidate, listed
+from ftbench.plan.candidates import VARIANTS, Candidate, Ranking, listed, with_threads
 from ftbench.plan.case import Case
 from ftbench.plan.scenario import OWN, Scenario
 from ftbench.rounds.budget import Budget
-from ftbench.rounds.controller import Controller, Ranked, failures
-from ftbench.rounds.look import Look, Looker
+from ftbench.rounds.controller import Controller, failures
+from ftbench.rounds.look import DatasetFacts, Looker
 from ftbench.rounds.progress import Display
 from ftbench.rounds.recorder import Recorder
-from ftbench.rounds.twins import Twins
+from ftbench.rounds.twins import Twins, cpus_in_words
 from ftbench.rounds.work import PREFETCH_FACTOR, Work
 from ftbench.scenarios import own
 from ftbench.stats.waterfall import precise
@@ -37,12 +37,17 @@ COPIED = ("name", "group", "question", "description", "case_axis", "case_unit")
 class Schedule(NamedTuple):
     """The candidates of a scenario's rounds, and the time for them."""
 
-    ranked: Ranked
-    """(drop rank, candidate) of each trial of a round."""
+    ranked: Ranking
+    """A candidate for each trial of a round."""
     trial_seconds: float
     """Expected time of a trial."""
     deadline: float
     """Time (time.monotonic()) after which no round begins if there are enough."""
+
+
+def _cases(candidates: Iterable[Candidate]) -> set[str]:
+    """Return the names of the cases of candidates."""
+    return {candidate.case for candidate in candidates}
 
 
 @dataclass
@@ -60,7 +65,7 @@ class Measurement:
 
     def __post_init__(self) -> None:
         self._ranks = self.options.ranks or 1
-        self._look: Look | None = None
+        self._facts: DatasetFacts | None = None
         """Findings about a user-supplied dataset; None before `look`,
         and for all other scenarios.
         """
@@ -81,12 +86,12 @@ class Measurement:
         """Time some user-supplied samples in every twin,
         to set the amount of work in a turn. Raises TrialFailed.
         """
-        self._look = Looker(self.scenario, self.options, self.twins, self.display).look()
-        self.scenario = self._look.scenario
+        self._facts = Looker(self.scenario, self.options, self.twins, self.display).look()
+        self.scenario = self._facts.scenario
 
     def rounds(
         self, sources: Sources, interruption: Interruption, share: Callable[[], float]
-    ) -> Iterator[model.Scenario]:
+    ) -> Iterator[model.MeasuredScenario]:
         """Measure the scenario; yield its record after every round. Yield nothing if no candidate
         can be measured here.
 
@@ -100,36 +105,36 @@ class Measurement:
                 f"loading some {self.scenario.description} (at most {minutes:.0f} minutes a twin)"
             )
             self.look()
-        ranked: Ranked = self.ranked()
+        ranked = self.ranked()
         if not ranked:
             self.display.skip(self.scenario.name, "none of its candidates can be measured here")
             return
-        cases = {c.case for _, c in ranked}
+        cases = _cases(ranked.candidates)
         work, gathered = self._gathered(ranked, sources)
         controller = self._controller(work, gathered, interruption)
         try:
             yield from self._rounds(controller, gathered, cases, share)
         except TrialFailed as error:
-            if not self._look:
+            if not self._facts:
                 raise
             looker = Looker(self.scenario, self.options, self.twins, self.display)
             raise TrialFailed(
-                f"{error}; {looker.search(controller.failed, self._look.reached)}"
+                f"{error}; {looker.search(controller.failed, self._facts.reached)}"
             ) from error
 
-    def _gathered(self, ranked: Ranked, sources: Sources) -> tuple[Work, Ranked]:
+    def _gathered(self, ranked: Ranking, sources: Sources) -> tuple[Work, Ranking]:
         """Return the Work of the trials, and the ranked candidates that fit into memory,
         one for each trial.
         """
-        work, fitting = self.work([c for _, c in ranked], sources)
-        return work, work.gather([(rank, c) for rank, c in ranked if c in fitting])
+        work, fitting = self.work(ranked.candidates, sources)
+        return work, work.gather(ranked.among(fitting))
 
-    def _controller(self, work: Work, ranked: Ranked, interruption: Interruption) -> Controller:
+    def _controller(self, work: Work, ranked: Ranking, interruption: Interruption) -> Controller:
         """Return the runner of the trials; raises BudgetTooShort if the most important ones could
         not be started.
         """
         fewest = shortest.fewest_rounds(self.scenario, self.options.quick)
-        essential = sum(rank == 0 for rank, _ in ranked)
+        essential = len(ranked.up_to(0))
         limit = self._budget.limit(fewest * essential, self.twins.usable_cpus())
         seed = secrets.randbits(32)
         return Controller(
@@ -137,35 +142,35 @@ class Measurement:
         )
 
     def _rounds(
-        self, controller: Controller, ranked: Ranked, cases: set[str], share: Callable[[], float]
-    ) -> Iterator[model.Scenario]:
+        self, controller: Controller, ranked: Ranking, cases: set[str], share: Callable[[], float]
+    ) -> Iterator[model.MeasuredScenario]:
         """Warm up, and measure rounds of the ranked candidates. The rest: see `rounds`."""
         schedule = self._schedule(controller, ranked, cases, share)
-        candidates = controller.work.measured(c for _, c in schedule.ranked)
-        entry = self._record(controller, candidates)
-        repeats = self._look is None or self._look.repeats
+        candidates = controller.work.measured(schedule.ranked.candidates)
+        record = self._record(controller, candidates)
+        repeats = self._facts is None or self._facts.repeats
         recorder = Recorder(
-            self.scenario, entry, controller, self.display, cases, self.options.budget, repeats
+            self.scenario, record, controller, self.display, cases, self.options.budget, repeats
         )
-        enough = functools.partial(precise, entry, self.options.precision)
+        enough = functools.partial(precise, record, self.options.precision)
         most = self.options.rounds
         for finished in controller.rounds(
             schedule.ranked, schedule.deadline, schedule.trial_seconds, most, enough
         ):
             recorder.add(finished)
-            yield entry
-        self._budget.warn_of_few_rounds(len(entry.rounds), controller.fewest)
+            yield record
+        self._budget.warn_of_few_rounds(len(record.rounds), controller.fewest)
         if controller.failed:
             # The measurements of the other candidates are valid.
             raise TrialFailed(failures(controller.failed))
 
     def _schedule(
-        self, controller: Controller, ranked: Ranked, cases: set[str], share: Callable[[], float]
+        self, controller: Controller, ranked: Ranking, cases: set[str], share: Callable[[], float]
     ) -> Schedule:
         """Warm up, then choose the candidates whose rounds fit into the time;
         record the others as skipped.
         """
-        costs = controller.warm_up([c for _, c in ranked])
+        costs = controller.warm_up(ranked.candidates)
         seconds = share()
         deadline = time.monotonic() + seconds
         everybody = self.options.rounds is not None
@@ -179,18 +184,22 @@ class Measurement:
             self._skip(listed(controller.work.measured(dropped), cases), why)
         return Schedule(kept, trial_seconds, deadline)
 
-    def _record(self, controller: Controller, candidates: list[Candidate]) -> model.Scenario:
+    def _record(
+        self, controller: Controller, candidates: list[Candidate]
+    ) -> model.MeasuredScenario:
         """Return the scenario's record for results.json, still without rounds."""
-        load, cases = controller.work.loads({c.case for c in candidates})
-        main, *further = self.scenario.metrics
-        return model.Scenario(
+        load, cases = controller.work.loads(_cases(candidates))
+        metrics = list(self.scenario.metrics)
+        if self.options.ranks:
+            metrics.insert(1, "slowest_rank")
+        return model.MeasuredScenario(
             load=load,
             **{name: getattr(self.scenario, name) for name in COPIED},
             note="",
             prefetch_factor=PREFETCH_FACTOR,
             ranks=self.options.ranks,
             seed=controller.seed,
-            metrics=[main, *(["slowest_rank"] if self.options.ranks else []), *further],
+            metrics=metrics,
             cases=cases,
             candidates=candidates,
             pairs=[],
@@ -198,20 +207,21 @@ class Measurement:
             rounds=[],
         )
 
-    def ranked(self) -> list[tuple[int, Candidate]]:
-        """Return (drop rank, candidate) for the candidates that the twins can measure; record the
-        others as skipped.
-        """
-        configs = self._look.configs if self._look else self.options.configs
-        processes = self._look is None or self._look.processes
+    def ranked(self) -> Ranking:
+        """Return the candidates that the twins can measure; record the others as skipped."""
+        configs, unsendable = self.options.configs, False
+        if self._facts:
+            configs, unsendable = self._facts.configs, not self._facts.processes
         lacking: dict[str, list[Candidate]] = {}
         ranked = self.scenario.plan.ranked(configs, self._workers(), self.options.quick)
-        for _, c in ranked:
+        for c in ranked.candidates:
             lacking.setdefault(self.twins.lacks(TWIN[c.config], c.variant), []).append(c)
-        able = [c for c in lacking.pop("", []) if processes or not VARIANTS[c.variant].processes]
+        able = lacking.pop("", [])
+        if unsendable:
+            able = with_threads(able)
         for why, candidates in lacking.items():
-            self._skip(listed(candidates, {c.case for _, c in ranked}), why)
-        return [(rank, c) for rank, c in ranked if c in able]
+            self._skip(listed(candidates, _cases(ranked.candidates)), why)
+        return ranked.among(able)
 
     def _workers(self) -> list[int]:
         """Return the numbers of workers: those of --workers, or the scenario's default."""
@@ -220,11 +230,10 @@ class Measurement:
             usual = [count for count in usual if count <= most]
         requested = self.options.workers
         if requested and max(requested) > max(WORKERS_PER_CPU * self._cpus, *usual):
-            workers, cpus = max(requested) * self._ranks, self.twins.usable_cpus()
+            workers, cpus = max(requested) * self._ranks, cpus_in_words(self.twins.usable_cpus())
             self.display.warn(
-                f"{self.scenario.name}: {workers} workers share {cpus} "
-                f"CPU{'s' if cpus != 1 else ''}: what is "
-                "compared is how they get in each other's way (--workers asks for fewer)"
+                f"{self.scenario.name}: {workers} workers share {cpus}: what is compared is how "
+                "they get in each other's way (--workers asks for fewer)"
             )
         return requested or usual
 
@@ -237,15 +246,13 @@ class Measurement:
         Raises sizing.DoesNotFit if no candidate of the first case fits,
         since the first case is the most important.
         """
-        work, fitting = (
-            Work(self.scenario, {}, {}, sizing.room(self.twins.memory()), ranks=self._ranks),
-            [],
-        )
+        room = sizing.room(self.twins.memory())
+        work = Work(self.scenario, {}, {}, room, ranks=self._ranks)
+        fitting = []
         for case in self.scenario.plan.cases:
             work.paths[case.name], dataset = sources.get(case.source or self.scenario.source)
-            fitting += self._add_case(
-                work, case, [c for c in candidates if c.case == case.name], dataset
-            )
+            of_case = [c for c in candidates if c.case == case.name]
+            fitting += self._add_case(work, case, of_case, dataset)
         return work, fitting
 
     def _add_case(
@@ -254,18 +261,17 @@ class Measurement:
         """Add the Load of a case to *work*. Return those of its candidates that fit: all, the
         threads, or none.
         """
-        # Threads need no /dev/shm.
-        threads = [c for c in candidates if not VARIANTS[c.variant].processes]
         problems: list[sizing.DoesNotFit] = []
-        for group in filter(None, (candidates, threads)):
+        # Threads need no /dev/shm.
+        for group in filter(None, (candidates, with_threads(candidates))):
             try:
                 work.cases[case.name] = self._fit(case, group, dataset)
             except sizing.DoesNotFit as error:
                 problems.append(error)
                 continue
             if problems:
-                where = f"{case.title}: " if case.name else ""
-                self._skip(f"{where}worker processes", str(problems[0]))
+                part = ": ".join(filter(None, (case.name and case.title, "worker processes")))
+                self._skip(part, str(problems[0]))
             return group
         if problems and case == self.scenario.plan.cases[0]:
             raise problems[-1]
@@ -281,14 +287,15 @@ class Measurement:
         """
         scenario, options = self.scenario, self.options
         amount = scenario.amount(options.quick, case)
-        requested = (
-            options.batch_size if options.batch_size and scenario.batched else amount.batch_size
-        )
+        requested = amount.batch_size
+        if options.batch_size and scenario.batched:
+            requested = options.batch_size
         sample_bytes = case.sample_bytes or scenario.sample_bytes
-        variants = [VARIANTS[c.variant] for c in candidates]
-        workers = max(c.workers for c in candidates)
-        processes = any(variant.processes for variant in variants)
-        queued = max(variant.queued_per_worker for variant in variants)
+        workers, queued, processes = 0, 0, False
+        for c in candidates:
+            variant = VARIANTS[c.variant]
+            workers, queued = max(workers, c.workers), max(queued, variant.queued_per_worker)
+            processes = processes or variant.processes
 
         def need(batch_size: int) -> sizing.Demand:
             batch_bytes = batch_size * sample_bytes
@@ -305,9 +312,11 @@ class Measurement:
         batch_size, warnings = sizing.fit(
             requested, need, self._ranks * workers, self.twins.memory()
         )
-        where = [scenario.name] if len(options.scenarios) > 1 else []
+        where = [case.title]
+        if len(options.scenarios) > 1:
+            where.insert(0, scenario.name)
         for warning in warnings:
-            self.display.warn(": ".join([*where, *filter(None, [case.title]), warning]))
+            self.display.warn(": ".join(filter(None, [*where, warning])))
         return model.Load(
             sample_bytes=sample_bytes,
             dataset=dataset,

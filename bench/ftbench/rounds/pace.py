@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ftbench.document.model import Round
-from ftbench.plan.candidates import Candidate, reduce
+from ftbench.plan.candidates import Candidate, Ranking, reduce
 
 
 @dataclass
@@ -17,8 +17,8 @@ class Pace:
     All moments are of time.monotonic().
     """
 
-    ranked: list[tuple[int, Candidate]]
-    """(drop rank, candidate), sorted by drop rank."""
+    ranked: Ranking
+    """The candidates, sorted by drop rank."""
     trial_seconds: float
     """Expected time of a trial, before the first round."""
     fewest: int
@@ -34,17 +34,17 @@ class Pace:
 
     def __post_init__(self) -> None:
         # The longest trial of each candidate so far: the last round must not overrun.
-        self._longest = {c: self.trial_seconds for _, c in self.ranked}
+        self._longest = dict.fromkeys(self.candidates, self.trial_seconds)
 
     @property
     def candidates(self) -> list[Candidate]:
         """The candidates of the next round."""
-        return [c for _, c in self.ranked]
+        return self.ranked.candidates
 
     @property
     def round_seconds(self) -> float:
         """Expected time of the next round."""
-        return sum(self._longest[c] for _, c in self.ranked)
+        return sum(self._longest[c] for c in self.candidates)
 
     def has_fewest(self) -> bool:
         """True if there are enough rounds for a verdict."""
@@ -54,7 +54,9 @@ class Pace:
         """True if another round may begin *now*. The first one always may."""
         if self.most is not None and self.number >= self.most:
             return False
-        end = self.deadline if self.has_fewest() else self.limit
+        end = self.limit
+        if self.has_fewest():
+            end = self.deadline
         return not self.number or now + self.round_seconds <= end
 
     def to_come(self, now: float) -> int:
@@ -71,13 +73,14 @@ class Pace:
         if the time is too short for the fewest rounds.
         """
         for candidate, took in seconds.items():
-            longest = self._longest[candidate] if self.number else 0.0
-            self._longest[candidate] = max(longest, took)
+            if self.number:
+                took = max(took, self._longest[candidate])
+            self._longest[candidate] = took
         self.number += 1
-        measured = {trial.candidate for trial in finished.trials}
-        self.ranked = [(rank, c) for rank, c in self.ranked if c.key in measured]
+        measured = finished.keys
+        self.ranked = Ranking(pair for pair in self.ranked if pair[1].key in measured)
         if self.most is None and not self.has_fewest():
             most_seconds = (self.deadline - now) / (self.fewest - self.number)
             kept, _ = reduce(self.ranked, most_seconds, lambda c: self._longest[c])
             # A candidate that missed a round is not compared: more rounds of it would tell nothing.
-            self.ranked = [(rank, c) for rank, c in self.ranked if c in kept]
+            self.ranked = self.ranked.among(kept)

@@ -22,11 +22,9 @@ SECONDS = 10.0
 def clock(seconds: float) -> str:
     """Format seconds as minutes and seconds, 1:05, or as hours, minutes and seconds, 1:02:05."""
     minutes, seconds = divmod(int(seconds), 60)
-    return (
-        f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
-        if minutes >= 60
-        else f"{minutes}:{seconds:02}"
-    )
+    if minutes < 60:
+        return f"{minutes}:{seconds:02}"
+    return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
 
 
 class Display(Progress):
@@ -83,10 +81,14 @@ class Display(Progress):
         """Show the start of scenario `number` of *of*. `later`: seconds reserved for all the
         scenarios after it.
         """
-        self._where, self._later = (f"{name} ({number} of {of})", later) if of > 1 else ("", 0.0)
-        if self._where:
+        self._where, self._later = "", 0.0
+        if of > 1:
+            self._where, self._later = f"{name} ({number} of {of})", later
             # "raw-size (3 of 20); 12:30 for those after it"
-            self.note(self._where + (f"; {clock(later)} for those after it" if later else ""))
+            words = self._where
+            if later:
+                words += f"; {clock(later)} for those after it"
+            self.note(words)
 
     def step(self, title: str) -> Callable[[int, int], None]:
         """Show the start of the work `title`; return the function to call with (done, total) as the
@@ -114,7 +116,9 @@ class Display(Progress):
         self._number, self._rounds, self._turns, self._end = number, rounds, turns, end
         self._steps = itertools.count()
         if self._plain and number == 1:
-            about = f"about {rounds} rounds" if rounds != 1 else "one round"
+            about = "one round"
+            if rounds != 1:
+                about = f"about {rounds} rounds"
             self.note(
                 f"measuring: {len(turns)} trials a round, {about}, {self._left(self._remaining())}"
             )
@@ -128,18 +132,15 @@ class Display(Progress):
             return  # its start was shown
         # The start of a trial, and each of its turns if there are several.
         steps = len(self._turns) + sum(turns for turns in self._turns.values() if turns > 1)
-        where = (
-            self._where,
-            f"round {self._number} of {self._rounds}",
-            candidate.title,
-            f"turn {turn}" if turn else "",
-        )
-        self._still(", ".join(filter(None, (*where[1:], self._left(self._remaining())))))
+        where = [f"round {self._number} of {self._rounds}", candidate.title]
+        if turn:
+            where.append(f"turn {turn}")
+        self._still(", ".join([*where, self._left(self._remaining())]))
         self.update(
             self._task,
             total=self._rounds,
             completed=self._number - 1 + next(self._steps) / steps,
-            description=", ".join(filter(None, where)),
+            description=", ".join(filter(None, [self._where, *where])),
             left=f"{clock(self._remaining() + self._later)} left",
         )
 
@@ -157,5 +158,7 @@ class Display(Progress):
         """Return the time left in words: for the scenario,
         and for the run if it has more scenarios.
         """
-        whole = f", {clock(remaining + self._later)} of the run" if self._later else ""
-        return f"{clock(remaining)} left{whole}"
+        words = f"{clock(remaining)} left"
+        if self._later:
+            words += f", {clock(remaining + self._later)} of the run"
+        return words

@@ -19,7 +19,7 @@ class Recorder:
     """
 
     scenario: Scenario
-    entry: model.Scenario
+    record: model.MeasuredScenario
     """The record of the scenario, for results.json."""
     controller: Controller
     display: Display
@@ -38,21 +38,21 @@ class Recorder:
     """Candidates that were in every round so far. Only these are compared."""
 
     def __post_init__(self) -> None:
-        self._compared = self.entry.candidates
+        self._compared = self.record.candidates
 
     def add(self, finished: model.Round) -> None:
         """Add a finished round to the record, with the failures and notes so far."""
-        measured = {trial.candidate for trial in finished.trials}
+        measured = finished.keys
         self._warn_of_differences()
         self._warn_of_second_tries(finished.number, measured)
         self._note_disturbance(finished)
         self._skip_dropped(finished.number, measured)
         failed = self.controller.failed
         self._compared = [c for c in self._compared if c.key in measured]
-        self.entry.rounds.append(finished)
-        self.entry.note = joined(self.controller.notes)
-        self.entry.pairs = self.scenario.plan.pairs(self._compared)
-        self.entry.failures = [failed[c] for c in self.entry.candidates if c in failed]
+        self.record.rounds.append(finished)
+        self.record.note = joined(self.controller.notes)
+        self.record.pairs = self.scenario.plan.pairs(self._compared)
+        self.record.failures = [failed[c] for c in self.record.candidates if c in failed]
 
     def _warn_of_differences(self) -> None:
         differences = self.controller.differences
@@ -92,7 +92,9 @@ class Recorder:
 
 def joined(notes: Iterable[str]) -> str:
     """Join the notes of trials with "; ", and leave out any note that is part of another note."""
-    notes = [note for note in notes if note]
-    return "; ".join(
-        note for note in notes if not any(note != other and note in other for other in notes)
-    )
+    notes = list(filter(None, notes))
+    whole = []
+    for note in notes:
+        if not any(note != other and note in other for other in notes):
+            whole.append(note)
+    return "; ".join(whole)

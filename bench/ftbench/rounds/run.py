@@ -24,7 +24,7 @@ from ftbench.plan.scenario import Scenario
 from ftbench.rounds.controller import Unavailable, WorkDiffers
 from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.progress import Display
-from ftbench.rounds.twins import Twins
+from ftbench.rounds.twins import Twins, cpus_in_words
 from ftbench.stats.analysis import Analysis, analyse
 from ftbench.trial import stress
 from ftbench.trial.process import TrialFailed
@@ -119,7 +119,9 @@ class Run:
         options, failed = self.results.options, []
         # The scenarios' own budgets may be exceeded on a slow machine, a shorter one may not.
         usual = sum(scenario.share(options.quick) for scenario in self.scenarios)
-        left = self._left if options.rounds is None and options.budget < usual else None
+        left = None
+        if options.rounds is None and options.budget < usual:
+            left = self._left
         for position, scenario in enumerate(self.scenarios):
             self.display.scenario(
                 scenario.name, position + 1, len(self.scenarios), self._later(position)
@@ -143,14 +145,14 @@ class Run:
             )
         return failed
 
-    def _keep(self, scenario: str, rounds: Iterator[model.Scenario]) -> None:
+    def _keep(self, scenario: str, rounds: Iterator[model.MeasuredScenario]) -> None:
         """Save the record of a scenario after each of its rounds;
         record if the scenario cannot run here.
         """
         try:
-            for entry in rounds:
-                if len(entry.rounds) == 1:
-                    self.results.scenarios.append(entry)
+            for record in rounds:
+                if len(record.rounds) == 1:
+                    self.results.scenarios.append(record)
                 self.save()
         except (Unavailable, sizing.BudgetTooShort) as error:
             if isinstance(error, sizing.BudgetTooShort) and not self.results.scenarios:
@@ -164,12 +166,11 @@ class Run:
         if self.results.status == "complete":
             return
         self.results.reason = reason
-        reached = self.ended | {entry.name for entry in self.results.scenarios}
-        self.results.skipped += [
-            model.Skipped(s.name, f"the run ended before its first round had: {reason}")
-            for s in self.scenarios
-            if s.name not in reached
-        ]
+        reached = self.ended | {record.name for record in self.results.scenarios}
+        why = f"the run ended before its first round had: {reason}"
+        for scenario in self.scenarios:
+            if scenario.name not in reached:
+                self.results.skipped.append(model.Skipped(scenario.name, why))
 
     def _left(self) -> float:
         """Return the seconds left of the budget, less those that are reserved for the report."""
@@ -182,17 +183,17 @@ class Run:
         """
         to_come = [s.share(self.results.options.quick) for s in self.scenarios[position:]]
         part = to_come[0] / sum(to_come)
-        return self._left() * (1 - part if later else part)
+        if later:
+            part = 1 - part
+        return self._left() * part
 
     def _later(self, position: int) -> float:
         """Return the seconds for all scenarios after this position;
         0 if --rounds gives the number of rounds.
         """
-        return (
-            0.0
-            if self.results.options.rounds is not None
-            else max(0.0, self._share(position, later=True))
-        )
+        if self.results.options.rounds is not None:
+            return 0.0
+        return max(0.0, self._share(position, later=True))
 
     def finish(self) -> Analysis:
         """Analyse the finished rounds; save them and the waterfalls;
@@ -212,8 +213,8 @@ class Run:
         ranks = self.results.options.ranks
         if ranks and ranks > (cpus := twins.usable_cpus()):
             self.display.warn(
-                f"{ranks} ranks share {cpus} CPU{'s' if cpus != 1 else ''}: what is compared is "
-                "how they get in each other's way (--ranks asks for fewer)"
+                f"{ranks} ranks share {cpus_in_words(cpus)}: what is compared is how they get in "
+                "each other's way (--ranks asks for fewer)"
             )
 
     def warn_of_options(self) -> None:
@@ -272,4 +273,5 @@ class Run:
                 self.display.note(f"thread-safety suite, {problems[-1]}")
             self.save()
         part.reason = "; ".join(problems) or None
-        part.status = "incomplete" if problems else "complete"
+        if not problems:
+            part.status = "complete"

@@ -1,8 +1,9 @@
 """The twins of a run: connecting to them, describing and checking them."""
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 
 from ftbench.document.model import Skipped
@@ -15,10 +16,9 @@ from ftrun.overlay import absent, install
 
 NEEDED = ("torch", "numpy", "pillow", "psutil")
 # Packages that only some variants need.
-PEERS = sorted(
-    set(itertools.chain.from_iterable(variant.packages for variant in VARIANTS.values()))
-)
+PEERS = sorted(set(itertools.chain.from_iterable(map(attrgetter("packages"), VARIANTS.values()))))
 OLDEST = (3, 13)
+BUILDS = {True: "free-threaded", False: "built with the GIL"}
 INSTALL = "install docker/requirements.lock there, or use ./twins, which does"
 
 
@@ -51,16 +51,16 @@ class Twins:
         description = endpoint.describe()
         python = description["interpreter"]
         if python["twin"] != twin:
-            is_what = "free-threaded" if python["free_threaded"] else "built with the GIL"
+            build = BUILDS[python["free_threaded"]]
             raise TwinError(
-                f"{option}: that Python is {is_what}, so it is the {python['twin']!r} twin"
+                f"{option}: that Python is {build}, so it is the {python['twin']!r} twin"
             )
-        if tuple(int(n) for n in python["version"].split(".")[:2]) < OLDEST:
+        if tuple(map(int, python["version"].split(".")[:2])) < OLDEST:
             raise TwinError(
                 f"{option}: Python {python['version']} is too old, the benchmark needs 3.13 or "
                 f"newer"
             )
-        if missing := [name for name in NEEDED if name not in description["packages"]]:
+        if missing := _missing(description["packages"], NEEDED):
             raise TwinError(f"{option}: {', '.join(missing)} not installed there; {INSTALL}")
         self.environments[twin] = {"endpoint": endpoint.name, **description}
 
@@ -79,9 +79,7 @@ class Twins:
         for twin, endpoint in sorted(self.endpoints.items()):
             installed = self.environments[twin]["packages"]
             if not isinstance(endpoint, LocalEndpoint):
-                lacking = [
-                    requirement for requirement in requirements if absent(requirement, installed)
-                ]
+                lacking = [name for name in requirements if absent(name, installed)]
                 if not lacking:
                     continue
                 raise TwinError(
@@ -112,41 +110,26 @@ class Twins:
         """Return a warning for each difference, other than the GIL, between the twins' Pythons,
         builds or packages.
         """
-        about = {}
-        for twin, environment in self.environments.items():
-            python = environment["interpreter"]
-            build = python["build"] + (" with LTO" if python["lto"] else "")
-            packages = {name: environment["packages"].get(name) for name in (*NEEDED, *PEERS)}
-            about[twin] = {
-                "Python": python["version"],
-                "build": build,
-                "compiler": python["compiler"],
-                **packages,
-            }
-        if len(about) < 2:
+        if len(self.environments) < 2:
             return []
-        ft, gil = about["ft"], about["gil"]
-        different = [part for part in ft if ft[part] != gil[part]]
-        return [
-            (
-                f"the twins differ in more than the GIL: {part} is {ft[part]} in ft and "
-                f"{gil[part]} in gil"
-            )
-            for part in different
-        ]
+        ft, gil = _facts(self.environments["ft"]), _facts(self.environments["gil"])
+        warnings = []
+        for part in ft:
+            if ft[part] != gil[part]:
+                warnings.append(
+                    f"the twins differ in more than the GIL: {part} is {ft[part]} in ft and "
+                    f"{gil[part]} in gil"
+                )
+        return warnings
 
     def lacks(self, twin: str, variant: str) -> str:
         """Return the reason why a variant cannot be measured in a twin;
         an empty string if it can.
         """
-        missing = [
-            name
-            for name in VARIANTS[variant].packages
-            if name not in self.environments[twin]["packages"]
-        ]
-        return (
-            f"{', '.join(missing)} not installed in the {twin} twin; {INSTALL}" if missing else ""
-        )
+        missing = _missing(self.environments[twin]["packages"], VARIANTS[variant].packages)
+        if not missing:
+            return ""
+        return f"{', '.join(missing)} not installed in the {twin} twin; {INSTALL}"
 
     def usable_cpus(self) -> int:
         """Return the smallest number of CPUs that any twin can use."""
@@ -163,16 +146,42 @@ class Twins:
         return {twin: e["memory"] for twin, e in self.environments.items()}
 
 
+def _missing(packages: Container[str], names: Iterable[str]) -> list[str]:
+    """Return the *names* that are not among the *packages*."""
+    return [name for name in names if name not in packages]
+
+
+def _facts(environment: dict) -> dict[str, str | None]:
+    """Return what should be equal in both twins: {title: value}."""
+    python, packages = environment["interpreter"], environment["packages"]
+    build = python["build"]
+    if python["lto"]:
+        build += " with LTO"
+    facts = {"Python": python["version"], "build": build, "compiler": python["compiler"]}
+    for name in (*NEEDED, *PEERS):
+        facts[name] = packages.get(name)
+    return facts
+
+
+def cpus_in_words(number: int) -> str:
+    """Return a number of CPUs in words: "1 CPU", "4 CPUs"."""
+    return "1 CPU" if number == 1 else f"{number} CPUs"
+
+
 def split_configs(
     configs: Iterable[str], twins: Mapping[str, str]
 ) -> tuple[list[str], list[Skipped]]:
     """Return the configurations that these twins can measure,
     and a Skipped record for each of the others.
     """
-    kept = [config for config in configs if TWIN[config] in twins]
     kinds = {"ft": "free-threaded interpreter", "gil": "interpreter with the GIL"}
-    why = "no {} was given (--twin {}=...; ./twins bench and the images give both)"
-    lacking = [config for config in configs if config not in kept]
-    return kept, [
-        Skipped(f"configuration {c}", why.format(kinds[TWIN[c]], TWIN[c])) for c in lacking
-    ]
+    kept, skipped = [], []
+    for config in configs:
+        twin = TWIN[config]
+        if twin in twins:
+            kept.append(config)
+            continue
+        remedy = f"--twin {twin}=...; ./twins bench and the images give both"
+        why = f"no {kinds[twin]} was given ({remedy})"
+        skipped.append(Skipped(f"configuration {config}", why))
+    return kept, skipped

@@ -1,11 +1,12 @@
 """The work of a scenario's trials, and the groups of trials that are alive at the same time."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ftbench.document.model import Load, MeasuredCase
 from ftbench.plan import sizing
-from ftbench.plan.candidates import VARIANTS, Candidate
+from ftbench.plan.candidates import VARIANTS, Candidate, Ranking
 from ftbench.plan.scenario import Scenario, Task
 
 PREFETCH_FACTOR = 2
@@ -28,18 +29,21 @@ class Work:
     ranks: int = 1
     """Ranks of each trial (Task.ranks)."""
 
-    def gather(self, ranked: Sequence[tuple[int, Candidate]]) -> list[tuple[int, Candidate]]:
-        """Return [(drop rank, candidate)], with one candidate for each trial.
+    def gather(self, ranked: Ranking) -> Ranking:
+        """Return one candidate for each trial.
 
         If a trial measures several cases, it measures a candidate of each. The first candidate
         stands for the trial, and the others are added to `inside`.
         """
         first_of: dict[Candidate, tuple[int, Candidate]] = {}
         for rank, c in ranked:
-            alike = replace(c, case="") if self.scenario.inside else c
-            if first_of.setdefault(alike, (rank, c))[1] != c:
-                self.inside.setdefault(first_of[alike][1], []).append(c)
-        return list(first_of.values())
+            alike = c
+            if self.scenario.inside:
+                alike = replace(c, case="")
+            _, first = first_of.setdefault(alike, (rank, c))
+            if first != c:
+                self.inside.setdefault(first, []).append(c)
+        return Ranking(first_of.values())
 
     def measured(self, candidates: Iterable[Candidate]) -> list[Candidate]:
         """Return these candidates, each followed
@@ -59,20 +63,18 @@ class Work:
         in the largest of the trial's cases.
         """
         if inside := self.inside.get(candidate):
-            needs = [replace(self, inside={}).demand(c) for c in (candidate, *inside)]
-            return sizing.Demand(max(c.memory for c in needs), max(c.shm for c in needs))
+            largest = sizing.Demand(0, 0)
+            for c in (candidate, *inside):
+                largest = largest.or_more(replace(self, inside={}).demand(c))
+            return largest
         load, variant = self.cases[candidate.case], VARIANTS[candidate.variant]
-        batch, dataset = (
-            load.batch_size * load.sample_bytes,
-            self.scenario.case(candidate.case).dataset_bytes,
-        )
         return sizing.demand(
-            batch,
+            load.batch_size * load.sample_bytes,
             candidate.workers,
             PREFETCH_FACTOR,
             variant.processes,
             variant.queued_per_worker,
-            dataset,
+            self.scenario.case(candidate.case).dataset_bytes,
             self.ranks,
         )
 
@@ -80,12 +82,15 @@ class Work:
         """Split candidates, ordered by case, into groups that fit into memory. The trials of a
         group take turns.
         """
-        # A trial with one turn is a group by itself.
-        single = [[c] for c in candidates if self.turns(c) == 1]
-        several: list[Candidate] = []
-        for case in self.cases:
-            several += [c for c in candidates if c.case == case and self.turns(c) > 1]
-        return single + sizing.together(several, self.demand, self.room)
+        single: list[list[Candidate]] = []
+        several: dict[str, list[Candidate]] = {case: [] for case in self.cases}
+        for candidate in candidates:
+            if self.turns(candidate) == 1:
+                single.append([candidate])  # a group by itself
+            else:
+                several[candidate.case].append(candidate)
+        ordered = itertools.chain.from_iterable(several.values())
+        return single + sizing.together(ordered, self.demand, self.room)
 
     @property
     def takes_turns(self) -> bool:
@@ -96,10 +101,11 @@ class Work:
         """Return a copy in which trials have this number of turns,
         except those that have a single turn.
         """
-        planned = {
-            name: replace(load, turns=turns) for name, load in self.cases.items() if load.turns > 1
-        }
-        return replace(self, cases=self.cases | planned)
+        cases = dict(self.cases)
+        for name, load in self.cases.items():
+            if load.turns > 1:
+                cases[name] = replace(load, turns=turns)
+        return replace(self, cases=cases)
 
     def task(self, candidate: Candidate) -> Task:
         """Return the Task of a candidate: what its trial has to load, how, and how many turns."""
@@ -128,9 +134,11 @@ class Work:
         """Return (the Load of the scenario's first case in *cases*,
         a MeasuredCase for each case), for results.json.
         """
-        loads = {name: load for name, load in self.cases.items() if name in cases}
-        measured = []
-        for name, load in loads.items():
+        loads, measured = [], []
+        for name, load in self.cases.items():
+            if name not in cases:
+                continue
+            loads.append(load)
             if name:  # a case without a name is no case of its own
                 c = self.scenario.case(name)
                 parameters = dict(c.parameters)
@@ -139,7 +147,7 @@ class Work:
                         name=name, title=c.title, parameters=parameters, value=c.value, load=load
                     )
                 )
-        return next(iter(loads.values())), measured
+        return loads[0], measured
 
 
 def warmup_batches(workers: int) -> int:

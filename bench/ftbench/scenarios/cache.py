@@ -42,7 +42,7 @@ CURVES = {
 }
 
 
-class Shards:
+class EndlessShards:
     """Source that repeats the samples of shards forever,
     at most RATE bytes a second. `_lock` guards `_next`.
     """
@@ -152,7 +152,7 @@ SCENARIO = Scenario(
     sample_bytes=SAMPLE_BYTES,
     source="shards",
     # This is the source. The measurement makes the dataset from it.
-    dataset=lambda task: Shards(task.paths),
+    dataset=lambda task: EndlessShards(task.paths),
     measure=measure,
     metrics=("gb_per_s", "time_to_first_batch", "memory_mib"),
     plan=ComparisonPlan(USUAL),

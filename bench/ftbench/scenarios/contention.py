@@ -39,7 +39,7 @@ Spans = list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Kind:
+class Operation:
     """A kind of operation, with the state that the operation reads or changes."""
 
     title: str
@@ -89,20 +89,28 @@ MAP = (
     "from mmap import mmap; content = bytes(1 << 20)",
 )
 # The most important kinds first: no contention, then the most.
-KINDS: dict[str, Kind] = {
-    "private": Kind("reads of a dict of its own", _table, *READ, private=True),
-    "reference": Kind("references to one shared object, made and dropped", object, "_ = shared"),
-    "dict": Kind("reads of one shared dict, immortal values", _table, *READ),
-    "dict-object": Kind("reads of one shared dict whose values are one object", _one_object, *READ),
-    "attribute": Kind("attribute look-ups on one shared object", Holder, "_ = shared.value"),
-    "lock": Kind("one shared lock, taken, a count raised, let go", Holder, *RAISE, weight=5),
-    "allocation": Kind("64 bytes allocated and freed", lambda: None, "bytearray(64)", weight=2),
-    "pages": Kind("1 MiB mapped, filled and unmapped", lambda: None, *MAP, weight=5000),
+OPERATIONS: dict[str, Operation] = {
+    "private": Operation("reads of a dict of its own", _table, *READ, private=True),
+    "reference": Operation(
+        "references to one shared object, made and dropped", object, "_ = shared"
+    ),
+    "dict": Operation("reads of one shared dict, immortal values", _table, *READ),
+    "dict-object": Operation(
+        "reads of one shared dict whose values are one object", _one_object, *READ
+    ),
+    "attribute": Operation("attribute look-ups on one shared object", Holder, "_ = shared.value"),
+    "lock": Operation("one shared lock, taken, a count raised, let go", Holder, *RAISE, weight=5),
+    "allocation": Operation(
+        "64 bytes allocated and freed", lambda: None, "bytearray(64)", weight=2
+    ),
+    "pages": Operation("1 MiB mapped, filled and unmapped", lambda: None, *MAP, weight=5000),
 }
 
 
 @contextlib.contextmanager
-def started(kind: Kind, workers: int, processes: bool) -> Iterator[Callable[[int, int], Spans]]:
+def started(
+    kind: Operation, workers: int, processes: bool
+) -> Iterator[Callable[[int, int], Spans]]:
     """Context manager: start worker threads or forked processes for one kind of operation.
 
     Yields a function run(operations, workers): `workers` workers (1 or all) start together, each
@@ -172,7 +180,7 @@ def measure(task: Task) -> Turns:
     Returns the metrics operation_ns (time of one operation while all workers run) and scaling
     (operations/s of all workers, divided by those of one worker alone).
     """
-    kind = KINDS[task.parameters["kind"]]
+    kind = OPERATIONS[task.parameters["kind"]]
     operations = (
         max(1, task.batch_size * (task.batches // task.workers) // kind.weight // UNROLLED)
         * UNROLLED
@@ -198,7 +206,7 @@ def measure(task: Task) -> Turns:
     }
 
 
-CASES = tuple(Case(name, kind.title, {"kind": name}) for name, kind in KINDS.items())
+CASES = tuple(Case(name, kind.title, {"kind": name}) for name, kind in OPERATIONS.items())
 
 
 def comparisons(configs: tuple[str, ...]) -> tuple[Comparison, ...]:

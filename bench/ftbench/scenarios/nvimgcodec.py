@@ -169,7 +169,7 @@ class PicturesOnGpu(gpu.OnGpu):
         """
         first = number * self._task.batch_size
         indices = [(first + place) % self._length for place in range(len(rows))]
-        expected = checksums.Rows(map(self._pillows, indices))
+        expected = checksums.CheckedRows(map(self._pillows, indices))
         for place, index in enumerate(indices):
             difference = abs(rows[place].astype(int) - expected[place]).mean()
             if difference > SAME_PICTURE:

@@ -30,7 +30,7 @@ MIB = 1024 * 1024
 VALUES, ITEM_BYTES = 1024, 8
 
 
-class Table:
+class TableRows:
     """Dataset of the rows of a table of `size` bytes, such as annotations:
     sample i is a row of 1024 int64.
     """
@@ -118,7 +118,7 @@ SCENARIO = Scenario(
     "to 1 GB to ship?",
     description="time to the first batch and between epochs, workers started in every way",
     sample_bytes=VALUES * ITEM_BYTES,
-    dataset=lambda task: Table(task.parameters["bytes"]),
+    dataset=lambda task: TableRows(task.parameters["bytes"]),
     measure=measure,
     metrics=("time_to_first_batch", "epoch_gap", "epoch_gap_persistent"),
     plan=ComparisonPlan(

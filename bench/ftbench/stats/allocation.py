@@ -53,7 +53,8 @@ def turns(seconds: float, candidates: int, costs: Costs, at_once: int) -> int:
             break
         error = math.sqrt((PROCESSES_VARY**2 + TURNS_VARY**2 / number) / rounds)
         half = float(stdtrit(rounds - 1, (1 + CONFIDENCE) / 2)) * error
-        half += UNSEEN if rounds * number < PLANNED_TURNS else 0.0
+        if rounds * number < PLANNED_TURNS:
+            half += UNSEEN
         if half < narrowest:
             best, narrowest = number, half
     return best

@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ftbench.document.model import Results, Scenario, Verdict, Waterfall
+from ftbench.document.model import MeasuredScenario, Results, Verdict, Waterfall
 from ftbench.plan.metrics import METRICS, Metric
-from ftbench.stats.comparisons import Comparison, compared, judge
+from ftbench.stats.comparisons import MeasuredComparison, compared, judge
 from ftbench.stats.hours import Hours
+from ftbench.stats.statistics import Ratio
 from ftbench.stats.waterfall import apart, chain, waterfall
 
 
-@dataclass(kw_only=True)
-class AnalysedScenario(Scenario):
-    """A measured scenario, as in results.json, with the comparisons computed from its rounds."""
+@dataclass
+class AnalysedScenario:
+    """A measured scenario with the comparisons computed from its rounds."""
 
-    comparisons: list[Comparison] = field(default_factory=list)
+    record: MeasuredScenario
+    """The scenario as in results.json."""
+    comparisons: list[MeasuredComparison]
 
     @property
     def metric(self) -> Metric:
         """The main metric of the scenario: the first of its metrics."""
-        return METRICS[self.metrics[0]]
+        return METRICS[self.record.metrics[0]]
 
-    def compared(self, metric: str = "") -> list[Comparison]:
+    def compared(self, metric: str = "") -> list[MeasuredComparison]:
         """Return the comparisons in *metric* (default: the main one) whose two candidates loaded
         the same samples.
         """
-        name = metric or self.metrics[0]
+        name = metric or self.metric.name
         return [
             c
             for c in self.comparisons
             if c.metric == name and c.estimate.verdict != Verdict.OTHER_SAMPLES
         ]
 
-    def principal(self, metric: str = "") -> list[Comparison]:
+    def principal(self, metric: str = "") -> list[MeasuredComparison]:
         """Return the comparisons in *metric* (default: the main one) that matter most.
 
         These are all comparisons that the run was made for (`asked`). In addition, they are the
@@ -43,22 +46,28 @@ class AnalysedScenario(Scenario):
         if a headline compares threads with processes.
         """
         comparisons = self.compared(metric)
-        most = {
-            c.sides: c.numerator.workers
-            for c in sorted(comparisons, key=lambda c: c.numerator.workers)
-        }
-        # Charts show how a candidate scales.
-        implied = {"scaling"} if len({c.kind for c in comparisons}) > 1 else set()
-        if any(
-            c.kind == "headline" and c.numerator.variant != c.denominator.variant != "serial"
-            for c in comparisons
-        ):
+        implied = _implied(comparisons)
+        most: dict[tuple[str, ...], int] = {}
+        for c in comparisons:
+            most[c.sides] = max(c.numerator.workers, most.get(c.sides, 0))
+        principal = []
+        for c in comparisons:
+            has_most = c.numerator.workers == most[c.sides]
+            if c.estimate.asked or (has_most and c.kind not in implied):
+                principal.append(c)
+        return principal
+
+
+def _implied(comparisons: Sequence[MeasuredComparison]) -> set[str]:
+    """Return the kinds of comparisons that other kinds imply: see AnalysedScenario.principal."""
+    kinds, implied = set(), set()
+    for c in comparisons:
+        kinds.add(c.kind)
+        if c.kind == "headline" and c.numerator.variant != c.denominator.variant != "serial":
             implied.add("method")
-        return [
-            c
-            for c in comparisons
-            if c.estimate.asked or (c.kind not in implied and c.numerator.workers == most[c.sides])
-        ]
+    if len(kinds) > 1:
+        implied.add("scaling")  # charts show how a candidate scales
+    return implied
 
 
 @dataclass
@@ -73,42 +82,41 @@ class Analysis:
     runs were sought.
     """
 
-    def scenario(self, name: str) -> AnalysedScenario:
-        """Return the scenario of this name."""
-        return next(s for s in self.scenarios if s.name == name)
+    def scenario(self, name: str) -> MeasuredScenario:
+        """Return the scenario of this name, as in results.json."""
+        return next(s for s in self.results.scenarios if s.name == name)
 
     @property
     def others(self) -> list[AnalysedScenario]:
         """The scenarios without a waterfall."""
-        shown_as_waterfall = {fall.scenario for fall in self.waterfalls}
-        return [s for s in self.scenarios if s.name not in shown_as_waterfall]
+        with_waterfall = {fall.scenario for fall in self.waterfalls}
+        return [s for s in self.scenarios if s.record.name not in with_waterfall]
 
 
 def analyse(results: Results) -> Analysis:
     """Compute the comparisons, verdicts and waterfalls of a run;
     return them with the run's results.
     """
-    scenarios = [
-        AnalysedScenario(**vars(record), comparisons=compared(record))
-        for record in results.scenarios
-    ]
-    comparisons = itertools.chain.from_iterable(scenario.comparisons for scenario in scenarios)
-    judge(comparison.estimate for comparison in comparisons)
+    scenarios = [AnalysedScenario(record, compared(record)) for record in results.scenarios]
+    estimates: list[Ratio] = []
+    for scenario in scenarios:
+        estimates += [comparison.estimate for comparison in scenario.comparisons]
+    judge(estimates)
     falls: list[Waterfall] = []
     for scenario in scenarios:
-        cases = [case.name for case in scenario.cases] or [""]
-        _mark_different(scenario, cases)
-        falls += filter(None, (waterfall(scenario, scenario.comparisons, case) for case in cases))
+        _mark_different(scenario)
+        for case in scenario.record.case_names:
+            if fall := waterfall(scenario.record, scenario.comparisons, case):
+                falls.append(fall)
     return Analysis(results, scenarios, falls)
 
 
-def _mark_different(scenario: AnalysedScenario, cases: list[str]) -> None:
+def _mark_different(scenario: AnalysedScenario) -> None:
     """Set the verdict of comparisons between candidates that loaded different samples."""
     different: set[tuple[str, str]] = set()
-    for case in cases:
-        links, _ = chain(scenario, case)
-        if links:
-            different |= apart(scenario, links[0][1])
+    for case in scenario.record.case_names:
+        if links := chain(scenario.record, case):
+            different |= apart(scenario.record, links.start)
     for c in scenario.comparisons:
         if (c.numerator.key, c.denominator.key) in different:
             c.estimate.verdict = Verdict.OTHER_SAMPLES

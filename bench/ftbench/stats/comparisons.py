@@ -5,11 +5,11 @@ for the number of comparisons in the run.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ftbench.document.model import Change, Scenario, Verdict
-from ftbench.plan.candidates import Candidate
+from ftbench.document.model import Change, MeasuredScenario, Verdict
+from ftbench.plan.candidates import Candidate, Pair
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.waterfall import STEP, TOTAL
 from ftbench.stats import turns
@@ -24,7 +24,7 @@ CPU = "cpu_per_1000"
 
 
 @dataclass(kw_only=True)
-class Comparison:
+class MeasuredComparison:
     """The comparison of two candidates in one metric."""
 
     estimate: Ratio
@@ -55,44 +55,42 @@ class Comparison:
         return 1 / self.estimate.ratio, high and 1 / high, low and 1 / low
 
 
-def of_two(scenario: Scenario, numerator: str, denominator: str, metric: str) -> Ratio:
+def of_two(scenario: MeasuredScenario, numerator: str, denominator: str, metric: str) -> Ratio:
     """Return the ratio of two candidates (keys) in a metric, with its interval over the rounds."""
-    numerators, denominators = (
-        scenario.in_each_process(key, metric) for key in (numerator, denominator)
-    )
     return ratio(
-        numerators, denominators, turns.predicted(scenario, metric, numerator, denominator)
+        scenario.in_each_process(numerator, metric),
+        scenario.in_each_process(denominator, metric),
+        turns.predicted(scenario, metric, numerator, denominator),
     )
 
 
-def compared(scenario: Scenario) -> list[Comparison]:
+def compared(scenario: MeasuredScenario) -> list[MeasuredComparison]:
     """Return a scenario's comparisons, those in its main metric first. Their verdicts are not
     final: see `judge`.
     """
     comparisons = []
-    first = scenario.metrics[0]
     for metric in scenario.metrics:
         for pair in scenario.pairs:
-            if pair.first_only and metric != first:
-                continue
-            estimate = of_two(scenario, pair.numerator, pair.denominator, metric)
-            estimate.asked = pair.asked and (
-                metric == first or metric == CPU and pair.kind in (STEP, TOTAL)
-            )
-            comparisons.append(
-                Comparison(
-                    estimate=estimate,
-                    kind=pair.kind,
-                    why=pair.why,
-                    numerator=scenario.candidate(pair.numerator),
-                    denominator=scenario.candidate(pair.denominator),
-                    metric=metric,
-                )
-            )
+            if metric == scenario.metrics[0] or not pair.first_only:
+                comparisons.append(_compare(scenario, pair, metric))
     return comparisons
 
 
-def level(scenario: Scenario, key: str, metric: str) -> Ratio:
+def _compare(scenario: MeasuredScenario, pair: Pair, metric: str) -> MeasuredComparison:
+    estimate = of_two(scenario, pair.numerator, pair.denominator, metric)
+    cpu_of_waterfall = metric == CPU and pair.kind in (STEP, TOTAL)
+    estimate.asked = pair.asked and (metric == scenario.metrics[0] or cpu_of_waterfall)
+    return MeasuredComparison(
+        estimate=estimate,
+        kind=pair.kind,
+        why=pair.why,
+        numerator=scenario.candidate(pair.numerator),
+        denominator=scenario.candidate(pair.denominator),
+        metric=metric,
+    )
+
+
+def level(scenario: MeasuredScenario, key: str, metric: str) -> Ratio:
     """Return a candidate's mean of a metric that is itself a ratio,
     such as step_over_max, with its interval.
     """
@@ -107,22 +105,30 @@ def judge(ratios: Iterable[Ratio]) -> None:
     adjusted together (Benjamini and Hochberg). Ratios of fewer than FEWEST_ROUNDS rounds take no
     part in this, since they cannot show a difference.
     """
-    from scipy.stats import false_discovery_control
-
     ratios = list(ratios)
+    explored: list[Ratio] = []
     for r in ratios:
-        r.q = r.p if r.asked else None
-    explored = [r for r in ratios if not r.asked and r.n >= FEWEST_ROUNDS and r.p is not None]
+        r.q = None
+        if r.asked:
+            r.q = r.p
+        elif r.n >= FEWEST_ROUNDS and r.p is not None:
+            explored.append(r)
     if explored:
-        for r, q in zip(
-            explored, false_discovery_control([r.p for r in explored], method="bh"), strict=True
-        ):
-            r.q = float(q)
+        _adjust(explored)
     for r in ratios:
         r.verdict = verdict(r)
 
 
-def more_minutes(scenario: Scenario, c: Change, metric: str = "") -> int | None:
+def _adjust(explored: Sequence[Ratio]) -> None:
+    """Set the p-values of ratios that the run was not made for, adjusted for their number."""
+    from scipy.stats import false_discovery_control
+
+    adjusted = false_discovery_control([r.p for r in explored], method="bh")
+    for r, q in zip(explored, adjusted, strict=True):
+        r.q = float(q)
+
+
+def more_minutes(scenario: MeasuredScenario, c: Change, metric: str = "") -> int | None:
     """Estimate the minutes of further rounds that would settle an undecided ratio in *metric*
     (default: the main one).
 
@@ -130,14 +136,10 @@ def more_minutes(scenario: Scenario, c: Change, metric: str = "") -> int | None:
     difference is as large as the one seen here, a run that is longer by the returned minutes would
     show it with a probability of 80%.
     """
-    if (
-        c.verdict != Verdict.NO_DIFFERENCE
-        or c.low is None
-        or c.high is None
-        or c.resolution is None
-    ):
+    if c.verdict != Verdict.NO_DIFFERENCE or c.interval is None or c.resolution is None:
         return None
-    if not c.low <= 1 <= c.high or negligible(c.low, c.high):
+    low, high = c.interval
+    if not low <= 1 <= high or negligible(low, high):
         return None
     resolution, far, times = math.log(c.resolution), abs(math.log(c.ratio)), 1.0
     if metric in ("", scenario.metrics[0]) and (few := turns.too_few_of_all(scenario)):
@@ -145,9 +147,6 @@ def more_minutes(scenario: Scenario, c: Change, metric: str = "") -> int | None:
         resolution, times = resolution - turns.UNSEEN, turns.ENOUGH_TURNS / few
     if far * math.sqrt(MOST_MORE) < resolution:
         return 0
-    more = (
-        (max(times, (resolution / far) ** 2) - 1)
-        * sum(finished.seconds for finished in scenario.rounds)
-        / 60
-    )
+    measured = sum(finished.seconds for finished in scenario.rounds)
+    more = (max(times, (resolution / far) ** 2) - 1) * measured / 60
     return max(1, math.ceil(more)) if more <= MOST_MINUTES else 0

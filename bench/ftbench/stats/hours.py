@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ftbench.stats.random_effects import random_effects
+from ftbench.stats.random_effects import Mean, random_effects
 from ftbench.stats.statistics import exponential
 
 # Standard deviations of a logarithm between two runs of one machine, if no runs tell it: of a
@@ -65,14 +65,18 @@ def hours(figures: Sequence[RunFigure], seconds: float) -> Hours:
     """Return what hours do to a ratio, from its *figures* in one
     or more runs whose starts are *seconds* apart.
     """
-    logs = [log for log, _ in figures]
+    logs, _ = zip(*figures, strict=True)
     expected = None
     if len(logs) >= FEWEST:
-        low, high = random_effects(
-            logs, [max(LEAST_ERROR, error) for _, error in figures]
-        ).interval(new=True)
+        low, high = _mean(figures).interval(new=True)
         expected = exponential(low), exponential(high)
     return Hours(len(logs), seconds, exponential(min(logs)), exponential(max(logs)), expected)
+
+
+def _mean(figures: Sequence[RunFigure]) -> Mean:
+    """Return the mean of a figure over several runs of one machine."""
+    logs, errors = zip(*figures, strict=True)
+    return random_effects(logs, [max(LEAST_ERROR, error) for error in errors])
 
 
 def deviation(sets: Iterable[Sequence[RunFigure]], usual: float = USUAL) -> Deviation:
@@ -85,10 +89,7 @@ def deviation(sets: Iterable[Sequence[RunFigure]], usual: float = USUAL) -> Devi
     squares, degrees, runs = usual**2 * USUAL_RUNS, USUAL_RUNS, 0
     for figures in sets:
         if len(figures) >= FEWEST:
-            mean = random_effects(
-                [log for log, _ in figures], [max(LEAST_ERROR, error) for _, error in figures]
-            )
-            squares += mean.tau2 * (len(figures) - 1)
+            squares += _mean(figures).tau2 * (len(figures) - 1)
             degrees += len(figures) - 1
             runs += len(figures)
     return Deviation(squares / degrees, degrees if runs else math.inf, runs)
@@ -98,6 +99,7 @@ def degrees_of_sum(*parts: tuple[float, float]) -> float:
     """Return the degrees of freedom of a sum of variances (Welch and Satterthwaite):
     each with its own degrees.
     """
-    total = math.fsum(variance for variance, _ in parts)
+    variances, _ = zip(*parts, strict=True)
+    total = math.fsum(variances)
     spread = math.fsum(variance**2 / degrees for variance, degrees in parts)
     return total**2 / spread if spread else math.inf

@@ -29,7 +29,9 @@ def outliers(values: Sequence[float], alpha: float) -> list[int]:
     if len(values) < FEWEST:
         return []
     left, removed, number, most = dict(enumerate(values)), list[int](), 0, len(values) // 4
-    risk = alpha / most if len(values) < ROSNERS else alpha
+    risk = alpha
+    if len(values) < ROSNERS:
+        risk /= most
     for _ in range(most):
         n, centre, spread = len(left), fmean(left.values()), stdev(left.values())
         far = max(left, key=lambda position: abs(left[position] - centre))

@@ -18,6 +18,7 @@ often estimated as 0 (Partlett and Riley, Stat. Med. 36, 2017). Here it held 87%
 """
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -56,40 +57,52 @@ def random_effects(effects: Sequence[float], errors: Sequence[float]) -> Mean:
 
     spare = len(effects) - 1
 
-    def weighted(tau2: float) -> tuple[float, float, float]:
-        """Return (sum of the weights, weighted mean,
-        weighted sum of squared distances from the mean).
-        """
-        weights = [1 / (error**2 + tau2) for error in errors]
-        mean = math.fsum(w * y for w, y in zip(weights, effects, strict=True)) / math.fsum(weights)
-        return (
-            math.fsum(weights),
-            mean,
-            math.fsum(w * (y - mean) ** 2 for w, y in zip(weights, effects, strict=True)),
-        )
+    def excess(tau2: float) -> float:
+        return _weigh(effects, _weights(errors, tau2)).squares - spare
 
-    # there, the sum of squares is below `spare`
-    most = math.fsum((y - weighted(0)[1]) ** 2 for y in effects) / spare
-    tau2 = (
-        brentq(lambda tau2: weighted(tau2)[2] - spare, 0, most) if weighted(0)[2] > spare else 0.0
-    )
-    total, mean, squares = weighted(tau2)
+    tau2, fixed = 0.0, _weigh(effects, _weights(errors))
+    if fixed.squares > spare:
+        # there, the sum of squares is below `spare`
+        most = _squares([1.0] * len(effects), effects, fixed.mean) / spare
+        tau2 = brentq(excess, 0, most)
+    total, mean, squares = _weigh(effects, _weights(errors, tau2))
     variance = math.fsum(error**2 for error in errors) / len(errors)
     return Mean(mean, math.sqrt(max(1, squares / spare) / total), spare, tau2, variance)
+
+
+class _Weighted(NamedTuple):
+    """Sums over weighted effects."""
+
+    total: float
+    """Sum of the weights."""
+    mean: float
+    squares: float
+    """Weighted sum of squared distances from the mean."""
+
+
+def _weights(errors: Sequence[float], tau2: float = 0.0) -> list[float]:
+    """Return the inverse of each effect's variance: that of its error, and tau2."""
+    return [1 / (error**2 + tau2) for error in errors]
+
+
+def _weigh(effects: Sequence[float], weights: Sequence[float]) -> _Weighted:
+    total = math.fsum(weights)
+    mean = math.fsum(map(operator.mul, weights, effects)) / total
+    return _Weighted(total, mean, _squares(weights, effects, mean))
+
+
+def _squares(weights: Sequence[float], values: Sequence[float], centre: float) -> float:
+    """Return the weighted sum of squared distances from *centre*."""
+    return math.fsum(w * (y - centre) ** 2 for w, y in zip(weights, values, strict=True))
 
 
 def differ(means: Sequence[Mean]) -> float:
     """Return the p-value of Welch's test that two or more means are equal."""
     from scipy.special import fdtrc
 
-    weights, k = [1 / mean.error**2 for mean in means], len(means)
-    total = math.fsum(weights)
-    centre = math.fsum(w * mean.effect for w, mean in zip(weights, means, strict=True)) / total
-    squares = math.fsum(
-        w * (mean.effect - centre) ** 2 for w, mean in zip(weights, means, strict=True)
-    )
-    spread = math.fsum(
-        (1 - w / total) ** 2 / mean.degrees for w, mean in zip(weights, means, strict=True)
-    )
+    effects, errors, degrees, *_ = zip(*means, strict=True)
+    k, weights = len(means), _weights(errors)
+    total, _, squares = _weigh(effects, weights)
+    spread = math.fsum((1 - w / total) ** 2 / d for w, d in zip(weights, degrees, strict=True))
     f = squares / (k - 1) / (1 + 2 * (k - 2) / (k**2 - 1) * spread)
     return float(fdtrc(k - 1, (k**2 - 1) / (3 * spread), f))

@@ -49,6 +49,18 @@ class Ratio(Change):
     of all other ratios are adjusted together.
     """
 
+    @property
+    def change(self) -> Change:
+        """The ratio as results.json has it, without the p-values."""
+        return Change(
+            ratio=self.ratio,
+            low=self.low,
+            high=self.high,
+            n=self.n,
+            resolution=self.resolution,
+            verdict=self.verdict,
+        )
+
 
 def logarithms(numerators: Sequence[float], denominators: Sequence[float]) -> list[float]:
     """Return log(a / b) for each pair of values;
@@ -75,13 +87,14 @@ def spread(logs: Sequence[float], predicted: Predicted | None = None) -> tuple[f
     # and most importers only need the module's names.
     from scipy.special import stdtrit
 
-    spreads = [(variance(logs), len(logs) - 1), *([predicted[:2]] if predicted else [])]
-
     def half_width(candidate: tuple[float, int]) -> float:
         squared, degrees = candidate
         return math.sqrt(squared) * float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
 
-    return max(spreads, key=half_width)
+    measured = variance(logs), len(logs) - 1
+    if predicted is None:
+        return measured
+    return max(measured, predicted[:2], key=half_width)
 
 
 def ratio(
@@ -94,50 +107,60 @@ def ratio(
     None if unknown.
     """
     logs = logarithms(numerators, denominators)
-    n, mean = len(logs), fmean(logs)
-    unseen = predicted.unseen if predicted else 0.0
-    low = high = p = resolution = None
-    if n > 1:
-        from scipy.special import stdtr, stdtrit
-
-        squared, degrees = spread(logs, predicted)
-        error = math.sqrt(squared / n)
-        quantile = float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
-        half = quantile * error + unseen
-        low, high = exponential(mean - half), exponential(mean + half)
-        # Rounds that agree to the last digit, as in a simulation, make the ratio certain.
-        beyond = max(0.0, abs(mean) - unseen)
-        p = 2 * float(stdtr(degrees, -beyond / error)) if error else float(beyond == 0)
-        # Very different rounds give factors that overflow a float. 100 is as useful.
-        far = half + float(stdtrit(degrees, POWER)) * error + math.log(NEGLIGIBLE)
-        resolution = math.exp(min(far, math.log(100)))
     result = Ratio(
-        ratio=math.exp(mean),
-        low=low,
-        high=high,
-        n=n,
-        p=p,
-        resolution=resolution,
+        ratio=math.exp(fmean(logs)),
+        low=None,
+        high=None,
+        n=len(logs),
+        p=None,
+        resolution=None,
         verdict=Verdict.TOO_FEW,
     )
+    if len(logs) > 1:
+        _add_interval(result, logs, predicted)
     result.verdict = verdict(result)
     return result
+
+
+def _add_interval(r: Ratio, logs: Sequence[float], predicted: Predicted | None) -> None:
+    """Set the interval of a ratio, its p-value and its resolution, from the logarithms of two or
+    more rounds.
+    """
+    from scipy.special import stdtr, stdtrit
+
+    mean, unseen = fmean(logs), 0.0
+    if predicted:
+        unseen = predicted.unseen
+    squared, degrees = spread(logs, predicted)
+    error = math.sqrt(squared / len(logs))
+    half = float(stdtrit(degrees, (1 + CONFIDENCE) / 2)) * error + unseen
+    r.low, r.high = exponential(mean - half), exponential(mean + half)
+    beyond = max(0.0, abs(mean) - unseen)
+    if error:
+        r.p = 2 * float(stdtr(degrees, -beyond / error))
+    else:  # rounds that agree to the last digit, as in a simulation, make the ratio certain
+        r.p = float(beyond == 0)
+    # Very different rounds give factors that overflow a float. 100 is as useful.
+    far = half + float(stdtrit(degrees, POWER)) * error + math.log(NEGLIGIBLE)
+    r.resolution = math.exp(min(far, math.log(100)))
 
 
 def negligible(*ratios: float) -> bool:
     """True if every ratio is so close to 1 that a difference does not matter: between 1 /
     NEGLIGIBLE and NEGLIGIBLE.
     """
-    return all(max(ratio, 1 / ratio) <= NEGLIGIBLE for ratio in ratios)
+    return max(ratios) <= NEGLIGIBLE and 1 / min(ratios) <= NEGLIGIBLE
 
 
 def verdict(r: Ratio) -> Verdict:
     """Return the verdict on a ratio, from its interval and its p-value: the adjusted `q`, or `p` if
     `q` is None.
     """
-    q = r.p if r.q is None else r.q
-    if r.n < FEWEST_ROUNDS or r.low is None or r.high is None:
+    if r.n < FEWEST_ROUNDS or r.interval is None:
         return Verdict.TOO_FEW
-    if (r.low > NEGLIGIBLE or r.high < 1 / NEGLIGIBLE) and (q is None or q < 1 - CONFIDENCE):
-        return Verdict.ABOVE if r.ratio > 1 else Verdict.BELOW
-    return Verdict.NO_DIFFERENCE
+    low, high = r.interval
+    q = r.p if r.q is None else r.q
+    is_beyond = low > NEGLIGIBLE or high < 1 / NEGLIGIBLE
+    if not is_beyond or (q is not None and q >= 1 - CONFIDENCE):
+        return Verdict.NO_DIFFERENCE
+    return Verdict.ABOVE if r.ratio > 1 else Verdict.BELOW

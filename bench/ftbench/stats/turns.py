@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean, variance
 from typing import NamedTuple
 
-from ftbench.document.model import Scenario, Trial
+from ftbench.document.model import MeasuredScenario, Trial
 from ftbench.plan.metrics import METRICS
 
 FEWEST_TURNS = 4
@@ -53,12 +53,9 @@ def of_trial(trial: Trial, metric: str) -> list[list[float]]:
     """Return the turns (s) that count for a trial's figure in this metric; no list if the figure is
     not made of any.
     """
-    series = (
-        [trial.turn_seconds]
-        if METRICS[metric].of_turns
-        else trial.condition_seconds.get(metric, [])
-    )
-    return [trial.counted(turns) for turns in series]
+    if METRICS[metric].of_turns:
+        return [trial.counted(trial.turn_seconds)]
+    return list(map(trial.counted, trial.condition_seconds.get(metric, [])))
 
 
 def relative_distances(series: Series) -> list[float]:
@@ -86,11 +83,16 @@ def too_few(*candidates: Sequence[Series]) -> int | None:
     """
     totals, most = [], 0
     for trials in candidates:
-        numbers = [min(map(len, series), default=0) for series in trials]
+        numbers = list(map(_number, trials))
         totals.append(sum(numbers))
-        most = max(most, *numbers) if numbers else most
+        most = max(most, *numbers, 0)
     fewest = min(totals, default=0)
     return fewest if most > 1 and fewest < ENOUGH_TURNS else None
+
+
+def _number(series: Series) -> int:
+    """Return the number of turns of a trial."""
+    return min(map(len, series), default=0)
 
 
 def predict(*candidates: Sequence[Series]) -> Predicted | None:
@@ -101,51 +103,52 @@ def predict(*candidates: Sequence[Series]) -> Predicted | None:
     FEWEST_TURNS turns say nothing of the variance, which is 0 if no round does. Returns None if no
     trial has two turns.
     """
-    rounds = [
-        _predict_round(trials)
-        for trials in zip(*candidates, strict=True)
-        if _has_enough_turns(trials)
-    ]
-    few = too_few(*candidates)
-    if few is None and not rounds:
-        return None
-    unseen = 0.0 if few is None else UNSEEN
-    if not rounds:
-        return Predicted(0.0, 1, unseen)
-    variances, degrees = zip(*rounds, strict=True)
-    return Predicted(fmean(variances), sum(degrees), unseen)
+    enough = filter(_has_enough_turns, zip(*candidates, strict=True))
+    rounds = list(map(_predict_round, enough))
+    unseen = 0.0
+    if too_few(*candidates) is not None:
+        unseen = UNSEEN
+    if rounds:
+        variances, degrees = zip(*rounds, strict=True)
+        return Predicted(fmean(variances), sum(degrees), unseen)
+    return Predicted(0.0, 1, unseen) if unseen else None
 
 
 def _has_enough_turns(trials: Iterable[Series]) -> bool:
     """True if each trial of a round has enough turns for a variance."""
-    return all(series and min(map(len, series)) >= FEWEST_TURNS for series in trials)
+    return min(map(_number, trials)) >= FEWEST_TURNS
 
 
 def _predict_round(trials: Iterable[Series]) -> tuple[float, int]:
     """Return (the variance of a round that the turns of its trials predict,
     the variance's degrees of freedom).
     """
-    distances = [relative_distances(series) for series in trials]
-    lengths = {len(trial_distances) for trial_distances in distances}
+    distances = list(map(relative_distances, trials))
+    lengths = set(map(len, distances))
     if len(lengths) == 1:  # the same cycles
-        distances = [[cycle[0] - sum(cycle[1:]) for cycle in zip(*distances, strict=True)]]
-    return sum(variance(values) / len(values) for values in distances), min(lengths) - 1
+        distances = [[first - sum(others) for first, *others in zip(*distances, strict=True)]]
+    return sum(map(_variance_of_mean, distances)), min(lengths) - 1
 
 
-def predicted(scenario: Scenario, metric: str, *keys: str) -> Predicted | None:
+def _variance_of_mean(values: Sequence[float]) -> float:
+    return variance(values) / len(values)
+
+
+def predicted(scenario: MeasuredScenario, metric: str, *keys: str) -> Predicted | None:
     """Return `predict` for one candidate or two (keys);
     None for a metric that is not made of turns.
     """
     return predict(*_of_candidates(scenario, metric, keys))
 
 
-def too_few_of_all(scenario: Scenario) -> int | None:
+def too_few_of_all(scenario: MeasuredScenario) -> int | None:
     """Return `too_few` for all candidates in the scenario's main metric."""
-    return too_few(*_of_candidates(scenario, scenario.metrics[0], [c.key for c in scenario.whole]))
+    keys = [candidate.key for candidate in scenario.whole]
+    return too_few(*_of_candidates(scenario, scenario.metrics[0], keys))
 
 
 def _of_candidates(
-    scenario: Scenario, metric: str, keys: Iterable[str]
+    scenario: MeasuredScenario, metric: str, keys: Iterable[str]
 ) -> list[list[list[list[float]]]]:
     candidates = []
     for key in keys:

@@ -7,14 +7,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from typing import NamedTuple
 
-from ftbench.document.model import Change, Scenario, Start, Step, Steps, Waterfall
+from ftbench.document.model import MeasuredScenario, Start, Steps, Trial, Waterfall, WaterfallStep
 from ftbench.measure.checksums import by_batch
-from ftbench.plan.candidates import CONFIGS, Candidate, plural
+from ftbench.plan.candidates import CONFIGS, Candidate, in_order, plural
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.waterfall import PROCESSES, STEP, THREADS, TODAY, TOTAL, cells
-from ftbench.stats.comparisons import CPU, Comparison, level, of_two
+from ftbench.stats.comparisons import CPU, MeasuredComparison, level, of_two
+from ftbench.stats.statistics import Ratio
 from ftrun.configurations import CONFIGURATIONS
 
 # With fewer rounds, the width of an interval is too random to stop a run by it: rounds without a
@@ -26,44 +27,51 @@ WIDEST = 1.3
 # Metrics that are given for both ends of the chain.
 ENDS = ("slowest_rank", "time_to_first_batch", "memory_mib")
 
-Chain = list[tuple[str, Candidate]]
-"""List of (name, candidate): first the start, then each change
-with the candidate that the change leads to.
-"""
+
+class Chain(NamedTuple):
+    """The candidates of a waterfall: the start, then one more for each change."""
+
+    links: list[tuple[str, Candidate]]
+    """(name of the start or the change, candidate that the change leads to)."""
+    missing: list[str]
+    """The configurations and loaders that the chain lacks."""
+
+    @property
+    def start(self) -> Candidate:
+        """The first candidate."""
+        return self.links[0][1]
+
+    @property
+    def end(self) -> Candidate:
+        """The last candidate."""
+        return self.links[-1][1]
 
 
-def chain(scenario: Scenario, case: str) -> tuple[Chain, list[str]]:
-    """Return (the chain of a case, with the most workers;
-    the configurations and loaders that the chain lacks).
-
-    Return ([], []) if the case has no chain, that is, no two compared candidates.
+def chain(scenario: MeasuredScenario, case: str) -> Chain | None:
+    """Return the chain of a case, with the most workers; None if there are no two compared
+    candidates.
     """
     by_key = {c.key: c for c in scenario.whole if c.case == case}
-    measured_configs = {c.config for c in by_key.values()}
-    if not measured_configs:
-        return [], []
-    links, lacking = _links(by_key, measured_configs, _most_workers(by_key.values()), case)
-    if len(links) < 2 or not _is_compared(scenario, links[-1][1], links[0][1]):
-        return [], []
-    return links, [*(config for config in CONFIGS if config not in measured_configs), *lacking]
-
-
-def _most_workers(candidates: Iterable[Candidate]) -> int:
-    """Return the highest number of workers of candidates that may be in a chain;
-    0 if there are none.
-    """
-    return max(
-        (c.workers for c in candidates if c.variant in (TODAY, PROCESSES, THREADS)), default=0
-    )
+    configs, workers = set(), 0
+    for c in by_key.values():
+        configs.add(c.config)
+        if c.variant in (TODAY, PROCESSES, THREADS):
+            workers = max(workers, c.workers)
+    if not configs:
+        return None
+    links, lacking = _links(by_key, configs, workers, case)
+    result = Chain(links, in_order(set(CONFIGS) - configs) + lacking)
+    is_chain = len(links) > 1 and _is_compared(scenario, result.end, result.start)
+    return result if is_chain else None
 
 
 def _links(
     by_key: Mapping[str, Candidate], configs: set[str], workers: int, case: str
-) -> tuple[Chain, list[str]]:
-    """Return (the chain as far as its candidates are among *by_key*, the loaders of the candidates
-    that are not).
+) -> tuple[list[tuple[str, Candidate]], list[str]]:
+    """Return (Chain.links as far as the candidates are among *by_key*, the loaders of the
+    candidates that are not).
     """
-    links: Chain = []
+    links: list[tuple[str, Candidate]] = []
     lacking = []
     unreached = ""
     for side, change in cells(configs):
@@ -81,114 +89,125 @@ def _links(
     return links, lacking
 
 
-def _is_compared(scenario: Scenario, end: Candidate, start: Candidate) -> bool:
+def _is_compared(scenario: MeasuredScenario, end: Candidate, start: Candidate) -> bool:
     """True if the run compares the ends of a whole chain."""
-    return any(
-        (p.kind, p.numerator, p.denominator) == (TOTAL, end.key, start.key) for p in scenario.pairs
-    )
+    pairs = {(pair.kind, pair.numerator, pair.denominator) for pair in scenario.pairs}
+    return (TOTAL, end.key, start.key) in pairs
 
 
-def apart(scenario: Scenario, start: Candidate) -> set[tuple[str, str]]:
+def apart(scenario: MeasuredScenario, start: Candidate) -> set[tuple[str, str]]:
     """Return the pairs of candidates that loaded different samples, in the case of *start*: they
     cannot be compared.
 
     A pair is two keys; both (a, b) and (b, a) are included. If the samples of *start* differ from
     round to round, no candidate can be checked, and the set is empty.
     """
-    checksums_of: dict[str, dict[str, set[int]]] = {
-        c.key: {} for c in scenario.candidates if c.case == start.case
-    }
-    for finished in scenario.rounds:
-        for trial in finished.trials:
-            if trial.candidate in checksums_of:
-                for name, checksum in by_batch(
-                    trial.first_batch, trial.rows, len(trial.turn_seconds)
-                ).items():
-                    checksums_of[trial.candidate].setdefault(name, set()).add(checksum)
-    if any(len(checksums) > 1 for checksums in checksums_of[start.key].values()):
+    checksums = {}
+    for c in scenario.candidates:
+        if c.case == start.case:
+            checksums[c.key] = _checksums(scenario.trials_of(c.key))
+    if max(map(len, checksums[start.key].values()), default=0) > 1:
         return set()
     different = set()
-    for (a, of_a), (b, of_b) in itertools.permutations(checksums_of.items(), 2):
+    for (a, of_a), (b, of_b) in itertools.permutations(checksums.items(), 2):
         if any(len(of_a[name] | of_b[name]) > 1 for name in of_a.keys() & of_b.keys()):
             different.add((a, b))
     return different
 
 
-def waterfall(scenario: Scenario, comparisons: Iterable[Comparison], case: str) -> Waterfall | None:
+def _checksums(trials: Iterable[Trial]) -> dict[str, set[int]]:
+    """Return {batch: the checksums that a candidate's trials have of it}."""
+    checksums: dict[str, set[int]] = {}
+    for trial in trials:
+        by_name = by_batch(trial.first_batch, trial.rows, len(trial.turn_seconds))
+        for name, checksum in by_name.items():
+            checksums.setdefault(name, set()).add(checksum)
+    return checksums
+
+
+def waterfall(
+    scenario: MeasuredScenario, comparisons: Iterable[MeasuredComparison], case: str
+) -> Waterfall | None:
     """Return a case's waterfall: its total ratio, split into one ratio for each step; None if no
     chain was measured.
     """
-    links, missing = chain(scenario, case)
-    if not links:
+    links = chain(scenario, case)
+    if links is None:
         return None
-    by_place = {
-        (c.kind, c.numerator.key, c.metric): c for c in comparisons if c.kind in (STEP, TOTAL)
-    }
-    (name, start), *changes = links
-    if start.variant in (TODAY, PROCESSES) and (method := _start_method(scenario, start)):
-        name = f"{name} ({method})"
-    end, different = changes[-1][1], apart(scenario, start)
-    for metric in ("throughput", CPU):
-        places = {(TOTAL, end.key, metric), *((STEP, c.key, metric) for _, c in changes)}
-        if not by_place.keys() >= places:
-            return None  # a results.json from elsewhere may lack comparisons
-    links = [(name, start), *changes]
-    throughput, cpu = (_steps(scenario, links, by_place, metric) for metric in ("throughput", CPU))
+    throughput = _steps(scenario, links, comparisons, "throughput")
+    cpu = _steps(scenario, links, comparisons, CPU)
+    if throughput is None or cpu is None:
+        return None
+    different = apart(scenario, links.start)
+    others = [c.key for c in scenario.candidates if (links.start.key, c.key) in different]
     return Waterfall(
-        **vars(throughput),
+        throughput=throughput,
         workload=_workload(scenario, case),
         scenario=scenario.name,
         case=case,
-        workers=start.workers,
+        workers=links.start.workers,
         cpu_per_1000=cpu,
-        ends=_ends(scenario, start, end),
-        missing=missing,
-        others=[c.key for c in scenario.candidates if (start.key, c.key) in different],
+        ends=_ends(scenario, links.start, links.end),
+        missing=links.missing,
+        others=others,
     )
 
 
 def _steps(
-    scenario: Scenario,
-    links: Chain,
-    by_place: Mapping[tuple[str, str, str], Comparison],
-    metric: str,
-) -> Steps:
-    """Return the figures of a chain in a metric.
-
-    *by_place*: {(kind of comparison, key of the numerator, metric): comparison}.
+    scenario: MeasuredScenario, links: Chain, comparisons: Iterable[MeasuredComparison], metric: str
+) -> Steps | None:
+    """Return the figures of a chain in a metric; None if a comparison is missing, as it may be in a
+    results.json from elsewhere.
     """
-    (name, start), *changes = links
-    end = changes[-1][1]
+    estimates = {}
+    for c in comparisons:
+        if c.metric == metric:
+            estimates[c.kind, c.numerator.key] = c.estimate
+    total = estimates.get((TOTAL, links.end.key))
+    steps = []
+    for name, candidate in links.links[1:]:
+        if estimate := estimates.get((STEP, candidate.key)):
+            steps.append(WaterfallStep(estimate.change, name, candidate.key))
+    if total is None or len(steps) < len(links.links) - 1:
+        return None
     return Steps(
-        start=Start(name, start.key, scenario.typical(start.key, metric)),
-        steps=[
-            Step(name=change, candidate=c.key, **_change(by_place[STEP, c.key, metric]))
-            for change, c in changes
-        ],
-        total=Change(**_change(by_place[TOTAL, end.key, metric])),
-        end=scenario.typical(end.key, metric),
+        start=_start(scenario, links, metric),
+        steps=steps,
+        total=total.change,
+        end=scenario.typical(links.end.key, metric),
     )
 
 
-def _ends(scenario: Scenario, start: Candidate, end: Candidate) -> dict[str, list[float]]:
+def _start(scenario: MeasuredScenario, links: Chain, metric: str) -> Start:
+    name, candidate = links.links[0]
+    if candidate.variant in (TODAY, PROCESSES) and (method := _start_method(scenario, candidate)):
+        name = f"{name} ({method})"
+    return Start(name, candidate.key, scenario.typical(candidate.key, metric))
+
+
+def _ends(scenario: MeasuredScenario, start: Candidate, end: Candidate) -> dict[str, list[float]]:
     """Return the values of the first and the last candidate
     in the metrics of ENDS that were measured.
     """
-    metrics = [metric for metric in ENDS if metric in scenario.metrics]
-    return {
-        metric: [scenario.typical(start.key, metric), scenario.typical(end.key, metric)]
-        for metric in metrics
-    }
+    ends = {}
+    for metric in ENDS:
+        if metric in scenario.metrics:
+            ends[metric] = [scenario.typical(start.key, metric), scenario.typical(end.key, metric)]
+    return ends
 
 
-def _workload(scenario: Scenario, case: str) -> str:
+def _workload(scenario: MeasuredScenario, case: str) -> str:
     """Return the name of what a case loads: "raw-size on 2 ranks: 4 MiB"."""
-    where = f"{scenario.name} on {scenario.ranks} ranks" if scenario.ranks else scenario.name
-    title = next((measured.title for measured in scenario.cases if measured.name == case), "")
-    return f"{where}: {title}" if title else where
+    name = scenario.name
+    if scenario.ranks:
+        name += f" on {scenario.ranks} ranks"
+    for measured in scenario.cases:
+        if measured.name == case and measured.title:
+            return f"{name}: {measured.title}"
+    return name
 
 
-def _start_method(scenario: Scenario, start: Candidate) -> str:
+def _start_method(scenario: MeasuredScenario, start: Candidate) -> str:
     """Return the start method of a candidate's processes ("fork"); "" if its trials recorded
     different ones or none.
     """
@@ -196,27 +215,27 @@ def _start_method(scenario: Scenario, start: Candidate) -> str:
     return methods.pop() if len(methods) == 1 else ""
 
 
-def _change(c: Comparison) -> dict:
-    return {field.name: getattr(c.estimate, field.name) for field in fields(Change)}
-
-
-def precise(scenario: Scenario, precision: float) -> bool:
+def precise(scenario: MeasuredScenario, precision: float) -> bool:
     """True if a scenario has enough rounds, and all intervals that answer its question are narrow.
 
     In a waterfall, an interval is narrow if its ends are at most a factor of 1 + *precision* from
     its middle. If the main metric is itself a ratio, an interval is narrow if its ends differ by at
     most a factor of WIDEST.
     """
+    if len(scenario.rounds) < FEWEST_TO_STOP:
+        return False
     main = scenario.metrics[0]
     if METRICS[main].ideal == "1":
-        ratios, widest = (
-            [level(scenario, c.key, main) for c in scenario.whole],
-            math.log(WIDEST) / 2,
-        )
-    else:
-        pairs = [p for p in scenario.pairs if p.asked and p.kind in (STEP, TOTAL)]
-        ratios = [of_two(scenario, p.numerator, p.denominator, "throughput") for p in pairs]
-        widest = math.log1p(precision)
-    if not ratios or len(scenario.rounds) < FEWEST_TO_STOP:
-        return False
-    return max(math.log((r.high or 0) / (r.low or 1)) / 2 for r in ratios) <= widest
+        widths = [_half_width(level(scenario, c.key, main)) for c in scenario.whole]
+        return bool(widths) and max(widths) <= math.log(WIDEST) / 2
+    widths = []
+    for pair in scenario.pairs:
+        if pair.asked and pair.kind in (STEP, TOTAL):
+            ratio = of_two(scenario, pair.numerator, pair.denominator, "throughput")
+            widths.append(_half_width(ratio))
+    return bool(widths) and max(widths) <= math.log1p(precision)
+
+
+def _half_width(r: Ratio) -> float:
+    """Return half the width of an interval, as a logarithm."""
+    return math.log((r.high or 0) / (r.low or 1)) / 2

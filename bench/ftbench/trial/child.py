@@ -30,6 +30,9 @@ from ftbench.plan.waterfall import PROCESSES, TODAY
 from ftrun.configurations import CONFIGURATIONS, gil_enabled, this_twin
 from ftrun.parent_death import die_with_parent
 
+BUILDS = {"ft": "free-threaded", "gil": "built with the GIL"}
+SWITCH = {True: "on", False: "off"}
+
 
 class ControllerPipe:
     """Connection to the process that started this one:
@@ -65,9 +68,8 @@ def check_configuration(config: str) -> dict:
     configuration = CONFIGURATIONS[config]
     if (twin, enabled) != (configuration.twin, configuration.python_gil != "0"):
         raise TrialError(
-            f"this is not the configuration {config!r}: {sys.executable} is "
-            f"{'free-threaded' if twin == 'ft' else 'built with the GIL'}, and its GIL is "
-            f"{'on' if enabled else 'off'} at the end of the trial"
+            f"this is not the configuration {config!r}: {sys.executable} is {BUILDS[twin]}, and "
+            f"its GIL is {SWITCH[enabled]} at the end of the trial"
         )
     return {"free_threaded": twin == "ft", "gil_enabled": enabled}
 
@@ -86,8 +88,9 @@ def measure(task: Task) -> Turns:
     scenario = task.scenario
     if why := scenario.unavailable():
         return {"unavailable": why}
-    measured = scenario.measure(task)
-    result = measured if isinstance(measured, dict) else (yield from measured)
+    result = scenario.measure(task)
+    if not isinstance(result, dict):
+        result = yield from result
     if "unavailable" in result:
         return result
     last = result.pop("last_batch", None)
@@ -97,26 +100,36 @@ def measure(task: Task) -> Turns:
             f"the loader gave {result['batches']} batches, the last of {last} samples; "
             f"{batches} of {task.batch_size} were asked for"
         )
-    note = scenario.note() if callable(scenario.note) else scenario.note
+    note = scenario.note
+    if callable(note):
+        note = note() or ""
+    metrics = {name: _positive(name, result["metrics"][name]) for name in scenario.metrics}
+    distributions = {}
+    for name, distribution in result.get("distributions", {}).items():
+        distributions[name] = _checked(name, distribution)
     return {
         "batches": 0,
         "first_batch": None,
         "rows": [],
         "turn_seconds": [],
         "turn_began": [],
-        "note": note or "",
+        "note": note,
         **result,
-        "metrics": {name: _positive(name, result["metrics"][name]) for name in scenario.metrics},
-        "distributions": {
-            name: _checked(name, distribution)
-            for name, distribution in result.get("distributions", {}).items()
-        },
+        "metrics": metrics,
+        "distributions": distributions,
         "torch": torch.__version__,
-        # The scenario's first process has chosen it; it differs by Python version.
-        "start_method": multiprocessing.get_start_method(allow_none=True)
-        if task.variant in (TODAY, PROCESSES)
-        else None,
+        "start_method": _start_method(task.variant),
     }
+
+
+def _start_method(variant: str) -> str | None:
+    """Return the start method of a variant's processes; None for other variants.
+
+    The scenario's first process has chosen it. It differs by Python version.
+    """
+    if variant not in (TODAY, PROCESSES):
+        return None
+    return multiprocessing.get_start_method(allow_none=True)
 
 
 def _positive(name: str, value: float) -> float:

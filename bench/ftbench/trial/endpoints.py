@@ -94,7 +94,7 @@ class RemoteProcess:
 
 
 Endpoint = LocalEndpoint | RemoteEndpoint
-Trial = Process | RemoteProcess
+RunningTrial = Process | RemoteProcess
 
 
 def connect(text: str, interruption: Interruption) -> Endpoint:

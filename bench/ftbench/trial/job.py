@@ -15,8 +15,9 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, Listener, wait
+from operator import itemgetter
 from statistics import fmean, harmonic_mean
 from typing import NamedTuple, NoReturn
 
@@ -49,14 +50,14 @@ def together(results: Sequence[dict]) -> dict:
             "out --ranks"
         )
     seconds = list(map(harmonic_mean, _by_position("turn_seconds", results)))
-    samples = sum(result["samples"] for result in results)
+    samples = sum(map(itemgetter("samples"), results))
     rate = samples / turns / fmean(seconds)
     rates = [result["samples"] / turns / fmean(result["turn_seconds"]) for result in results]
     return {
         **first,
         "metrics": {**_metrics(results, rate, rates), "slowest_rank": min(rates)},
         "samples": samples,
-        "batches": sum(result["batches"] for result in results),
+        "batches": sum(map(itemgetter("batches"), results)),
         "rows": list(itertools.chain.from_iterable(_by_position("rows", results))),
         "turn_seconds": seconds,
         "turn_began": list(map(min, _by_position("turn_began", results))),
@@ -85,10 +86,13 @@ def _metrics(results: Sequence[dict], rate: float, rates: Sequence[float]) -> di
     names = list(results[0]["metrics"])
     if unknown := [name for name in names if name not in combine]:
         raise TrialError(f"several ranks cannot measure {', '.join(unknown)}: leave out --ranks")
-    return {name: combine[name]([result["metrics"][name] for result in results]) for name in names}
+    metrics = {}
+    for name in names:
+        metrics[name] = combine[name]([result["metrics"][name] for result in results])
+    return metrics
 
 
-class Rank(NamedTuple):
+class ConnectedRank(NamedTuple):
     """A connected rank: its number, and the id of its process."""
 
     number: int
@@ -105,7 +109,7 @@ class Job:
         self.name, key = f"ft-bench-{os.getpid()}-{secrets.token_hex(4)}", secrets.token_bytes(16)
         os.environ[KEY] = key.hex()
         self._listener = Listener(address(self.name), "AF_UNIX", backlog=ranks, authkey=key)
-        self._connections: dict[Connection, Rank] = {}
+        self._connections: dict[Connection, ConnectedRank] = {}
         self.lost: int | None = None
         """Number of the first rank whose connection ended;
         read by the main thread to say which rank failed.
@@ -131,16 +135,17 @@ class Job:
         while len(self._connections) < self._ranks:
             connection = self._listener.accept()
             hello = json.loads(connection.recv_bytes())
-            self._connections[connection] = Rank(hello["rank"], hello["pid"])
+            self._connections[connection] = ConnectedRank(hello["rank"], hello["pid"])
         while line := self._controller.hear():
             if line.strip():  # the request
                 line = json.dumps({**json.loads(line), "parent": os.getpid()})
             answers = self._ask(line)
             while "meet" in answers[0]:
-                memory = tree_usage().total if answers[0]["memory"] else None
-                answers = self._ask(
-                    json.dumps({"met": [answer["meet"] for answer in answers], "memory": memory})
-                )
+                memory = None
+                if answers[0]["memory"]:
+                    memory = tree_usage().total
+                values = list(map(itemgetter("meet"), answers))
+                answers = self._ask(json.dumps({"met": values, "memory": memory}))
             if "waiting" not in answers[0]:
                 self._controller.tell(together(answers))
                 return
@@ -149,37 +154,46 @@ class Job:
 
     def _ask(self, message: str) -> list[dict]:
         """Send a message to all ranks at once; return their answers, in the order of the ranks."""
-        answers: dict[int, dict] = {}
         for connection, rank in self._connections.items():
             try:
                 connection.send_bytes(message.encode())
             except OSError:
                 self._lose(rank)
-        while left := [
-            silent for silent, rank in self._connections.items() if rank.number not in answers
-        ]:
-            for connection in set(left).intersection(wait(left)):
+        answers: dict[int, dict] = {}
+        silent = set(self._connections)
+        while silent:
+            for connection in silent.intersection(wait(list(silent))):
+                silent.remove(connection)
                 rank = self._connections[connection]
-                try:
-                    answer = answers[rank.number] = json.loads(connection.recv_bytes())
-                except (EOFError, OSError):
-                    self._lose(rank)
-                if "failed" in answer:
-                    self._fail(rank, answer["failed"])
-                if "unavailable" in answer:
-                    self._controller.tell(answer)
-                    os._exit(0)
+                answers[rank.number] = self._answer(connection, rank)
         return [answers[number] for number in range(self._ranks)]
 
-    def _fail(self, rank: Rank, text: str) -> NoReturn:
+    def _answer(self, connection: Connection, rank: ConnectedRank) -> dict:
+        """Return the rank's answer; end this process if the rank failed, was lost or cannot
+        measure.
+        """
+        try:
+            answer = json.loads(connection.recv_bytes())
+        except (EOFError, OSError):
+            self._lose(rank)
+        if "failed" in answer:
+            self._fail(rank, answer["failed"])
+        if "unavailable" in answer:
+            self._controller.tell(answer)
+            os._exit(0)
+        return answer
+
+    def _fail(self, rank: ConnectedRank, text: str) -> NoReturn:
         """End the job because this rank failed; `text` is the rank's traceback,
         or "trial: " and the reason.
         """
         why, _, _ = last_words(Completed(1, b"", text.encode(), 0.0)).partition("\n")
-        quoted = "" if text.startswith("trial: ") else text
-        self.end(f"{quoted}trial: rank {rank.number} of {self._ranks}: {why}")
+        reason = f"trial: rank {rank.number} of {self._ranks}: {why}"
+        if not text.startswith("trial: "):
+            reason = text + reason
+        self.end(reason)
 
-    def _lose(self, rank: Rank) -> NoReturn:
+    def _lose(self, rank: ConnectedRank) -> NoReturn:
         """End this process, since the connection of this rank has ended.
 
         If the rank failed, wait up to TORCHRUN_SECONDS: in that time the main thread ends this
@@ -194,6 +208,17 @@ class Job:
         if failed:
             threading.Event().wait(TORCHRUN_SECONDS)
         self.end(f"trial: rank {rank.number} of {self._ranks} ended before its measurement did")
+
+
+def _first_failed(codes: Mapping[int, int], lost: int | None) -> int:
+    """Return the number of the rank that failed first, from the ranks' exit codes and the first
+    rank whose connection ended.
+    """
+    # When a rank has failed, torchrun ends the others with SIGTERM.
+    failed = [rank for rank, code in codes.items() if code != -signal.SIGTERM] or [*codes]
+    if lost in failed:
+        return lost
+    return failed[0]
 
 
 def main() -> int:
@@ -224,9 +249,7 @@ def main() -> int:
             run.run(run.parse_args(arguments))
         except ChildFailedError as error:
             codes = {rank: failure.exitcode for rank, failure in error.failures.items()}
-            # When a rank has failed, torchrun ends the others with SIGTERM.
-            first = [rank for rank, code in codes.items() if code != -signal.SIGTERM] or [*codes]
-            rank = job.lost if job.lost in first else first[0]
+            rank = _first_failed(codes, job.lost)
             ended = how_it_ended(Completed(codes[rank], b"", b"", 0.0))
             job.end(f"trial: rank {rank} of {ranks} ended too early: {ended}")
     except Exception:

@@ -5,7 +5,7 @@ processes that answer with lines of JSON.
 import contextlib
 import json
 import os
-from typing import Any
+from typing import Any, Literal
 
 from ftbench.machine.disturbance import between, counters, together
 from ftrun.configurations import child_environment, command, last_lines
@@ -22,6 +22,11 @@ class TrialFailed(Exception):
         super().__init__(message)
         self.hung = hung
         """True if the trial took longer than its time limit."""
+
+    @property
+    def kind(self) -> Literal["failed", "hung"]:
+        """The kind of the failure, as in results.json (ftbench.document.model.Failure)."""
+        return "hung" if self.hung else "failed"
 
     @property
     def why(self) -> str:
@@ -57,8 +62,13 @@ def last_words(outcome: Completed) -> str:
         for above, line in zip(lines, lines[1:])
         if above.startswith(" ") and not line.startswith(" ")
     ]
-    why = lines[-1] if lines[-1].startswith("trial: ") or not raised else raised[-1]
-    return why.removeprefix("trial: ") + (quoted if len(lines) > 1 else "")
+    why = lines[-1]
+    if raised and not why.startswith("trial: "):
+        why = raised[-1]
+    why = why.removeprefix("trial: ")
+    if len(lines) > 1:
+        why += quoted
+    return why
 
 
 class Process:
@@ -92,7 +102,9 @@ class Process:
         """Send a line to the process; return its next line (a dict),
         or None if the process ends without one.
         """
-        answer = self._child.ask(line, self._watch, self._patience if seconds is None else seconds)
+        if seconds is None:
+            seconds = self._patience
+        answer = self._child.ask(line, self._watch, seconds)
         if answer is None:
             return None
         with contextlib.suppress(ValueError):
@@ -113,15 +125,15 @@ class TrialProcess(Process):
     """
 
     def __init__(self, python: str, request: dict, watch: Watch, packages: str | None = None):
-        environment = child_environment(request["config"], paths=[packages] if packages else [])
+        paths = list(filter(None, [packages]))
+        environment = child_environment(request["config"], paths=paths)
         # Samples that depend on the hashes of strings are then the same in all trials.
         if environment.get("PYTHONHASHSEED") in (None, "", "random"):
             environment["PYTHONHASHSEED"] = str(request.get("hash_seed", 0))
-        ranks = request["ranks"]
-        arguments = command(python, "ftbench.trial.child" if ranks == 1 else "ftbench.trial.job")
-        super().__init__(
-            request, watch, arguments if ranks == 1 else [*arguments, str(ranks)], environment
-        )
+        arguments = command(python, "ftbench.trial.child")
+        if request["ranks"] > 1:
+            arguments = [*command(python, "ftbench.trial.job"), str(request["ranks"])]
+        super().__init__(request, watch, arguments, environment)
         # The end of this process also ends the trial.
         self._next = json.dumps({**request, "parent": os.getpid()}).encode() + b"\n"
         self._own_seconds = 0.0

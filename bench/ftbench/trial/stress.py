@@ -42,8 +42,9 @@ class StressProcess(Process):
                 "tests/stress is not here: run bench from a clone of the repository, or in its "
                 "images"
             )
-        minutes = [] if request["minutes"] is None else ["--minutes", f"{request['minutes']:g}"]
-        line = [*command(python, PROGRAM), "--seed", str(request["seed"]), *minutes]
+        line = [*command(python, PROGRAM), "--seed", str(request["seed"])]
+        if request["minutes"] is not None:
+            line += ["--minutes", f"{request['minutes']:g}"]
         environment = child_environment(request["config"], paths=[str(ROOT)])
         super().__init__(request, watch, line, environment, stdin=subprocess.DEVNULL)
         self._until = time.monotonic() + self._patience
@@ -118,4 +119,6 @@ def problem(part: Stress | None) -> str | None:
     ]
     if part.status != "complete":
         failures.append(f"incomplete: {part.reason}")
-    return "thread-safety suite: " + "; ".join(failures) if failures else None
+    if not failures:
+        return None
+    return f"thread-safety suite: {'; '.join(failures)}"

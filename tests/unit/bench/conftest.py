@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from ftbench.data import synthesis
-from ftbench.document.model import Results, Scenario
+from ftbench.document.model import MeasuredScenario, Results
 from ftbench.document.store import RunDirectory, load
 from ftbench.measure import gpu
 from ftbench.stats.analysis import Analysis, analyse
@@ -177,7 +177,7 @@ def special(special_run, special_plans):
     skips what this machine cannot.
     """
 
-    def of(name: str) -> Scenario:
+    def of(name: str) -> MeasuredScenario:
         for each in special_run.record.skipped:
             if each.what == name:
                 pytest.skip(each.why)

@@ -42,7 +42,7 @@ def throughput(candidate: Candidate) -> float:
 
 
 def scenario(
-    like: model.Scenario,
+    like: model.MeasuredScenario,
     name: str,
     cases: Sequence[Case] = (),
     axis: str = "",
@@ -53,7 +53,7 @@ def scenario(
     value: Callable[[Candidate], float] = throughput,
     noise: float = 0.01,
     plan: ComparisonPlan | None = None,
-) -> model.Scenario:
+) -> model.MeasuredScenario:
     """A scenario of all candidates; the metrics beyond the first are about memory."""
     draw = random.Random(name)
     plan = plan or grid(tuple(cases))

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ftbench import cli
-from ftbench.plan.candidates import Candidate, Pair
+from ftbench.plan.candidates import Candidate, Pair, Ranking
 from ftbench.plan.case import Amount, Case
 from ftbench.plan.comparisons import ComparisonPlan
 from ftbench.plan.scenario import OWN, Scenario
@@ -29,15 +29,13 @@ class Few:
     cases: tuple[Case, ...]
     names: tuple[str, ...]
 
-    def ranked(
-        self, configs: Iterable[str], workers: Iterable[int], quick: bool
-    ) -> list[tuple[int, Candidate]]:
+    def ranked(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> Ranking:
         ranked = self.plan.ranked(configs, workers, quick)
-        found = [(0, c) for _, c in ranked if c.key.partition("/")[2] in self.names]
-        assert {c.key.partition("/")[2] for _, c in found} == {*self.names}, (
+        few = [c for c in ranked.candidates if c.key.partition("/")[2] in self.names]
+        assert {c.key.partition("/")[2] for c in few} == {*self.names}, (
             "they have to be of the plan"
         )
-        return found
+        return Ranking((0, c) for c in few)
 
     def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
         return self.plan.pairs(candidates)

@@ -4,13 +4,13 @@ import base64
 import copy
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from html.parser import HTMLParser
 
 from ftbench.compare import text
 from ftbench.compare import view as comparison_view
 from ftbench.compare.comparing import RunComparison
-from ftbench.document.model import Results, Round, Scenario, Trial, Verdict
+from ftbench.document.model import MeasuredScenario, Results, Round, Trial, Verdict
 from ftbench.report import markdown, page, verdict_words
 from ftbench.report.view import view
 from ftbench.stats.analysis import AnalysedScenario, Analysis, analyse
@@ -45,26 +45,27 @@ def trials(results: Results, name: str) -> Iterator[Trial]:
     return (trial for one in scenario.rounds for trial in one.trials)
 
 
-def alone(run: Analysis, *scenarios: Scenario) -> Analysis:
-    kept = [
-        Scenario(**{each.name: getattr(s, each.name) for each in fields(Scenario)})
-        for s in scenarios
-    ]
-    return analyse(replace(run.results, scenarios=kept))
+def alone(run: Analysis, *scenarios: MeasuredScenario) -> Analysis:
+    return analyse(replace(run.results, scenarios=list(scenarios)))
 
 
-def analysed(run: Analysis, scenario: Scenario) -> AnalysedScenario:
+def analysed(run: Analysis, scenario: MeasuredScenario) -> AnalysedScenario:
     return analyse(replace(run.results, scenarios=[scenario])).scenarios[0]
+
+
+def named(run: Analysis, name: str) -> AnalysedScenario:
+    return next(scenario for scenario in run.scenarios if scenario.record.name == name)
 
 
 def decided(run: Analysis, **undecided: float) -> Analysis:
     """The run with the chain's waterfall alone, whose last step is undecided as given."""
     run = copy.deepcopy(alone(run, run.scenario("chain")))
     (fall,) = run.waterfalls
-    for one in (*fall.steps, fall.total):
-        one.verdict = Verdict.ABOVE
+    for change in fall.throughput.changes.values():
+        change.verdict = Verdict.ABOVE
     if undecided:
-        fall.steps[-1] = replace(fall.steps[-1], **undecided, verdict=Verdict.NO_DIFFERENCE)
+        last = fall.throughput.steps[-1]
+        last.change = replace(last.change, **undecided, verdict=Verdict.NO_DIFFERENCE)
     return run
 
 
@@ -87,11 +88,11 @@ def with_other_samples(run: Analysis, key: str) -> Analysis:
 
 
 def renamed(run: Analysis, name: str) -> Analysis:
-    run.scenarios[0].name = run.waterfalls[0].scenario = name
+    run.scenarios[0].record.name = run.waterfalls[0].scenario = name
     return run
 
 
-def rounds_of(seconds: float) -> Scenario:
+def rounds_of(seconds: float) -> MeasuredScenario:
     (like,) = simulated.blank().scenarios
     return replace(
         like, rounds=[Round(number + 1, seconds, [], simulated.quiet()) for number in range(4)]

@@ -57,7 +57,7 @@ def blank(twin: str = "ft") -> model.Results:
         configs=[twin],
         twins={twin: "python"},
     )
-    scenario = model.Scenario(
+    scenario = model.MeasuredScenario(
         name="pillow",
         group="",
         question="",
@@ -158,7 +158,9 @@ def document(
     return result
 
 
-def measured(values: dict[str, dict[str, list[float]]], pairs: list[Pair]) -> model.Scenario:
+def measured(
+    values: dict[str, dict[str, list[float]]], pairs: list[Pair]
+) -> model.MeasuredScenario:
     """A scenario's record: by metric and candidate's key, a value for each round."""
     (like,) = blank().scenarios
     first = next(iter(values.values()))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ftbench.plan.candidates import CONFIGS, Candidate, listed, reduce, worker_counts
+from ftbench.plan.candidates import CONFIGS, Candidate, Ranking, listed, reduce, worker_counts
 from ftbench.plan.case import Case
 from ftbench.plan.comparisons import (
     EFFECT_OF_THE_GIL,
@@ -160,8 +160,9 @@ def test_middle_worker_counts_are_given_up_first_and_the_headline_never():
 def test_who_takes_long_is_given_up_for_good():
     """By the time of its own trials, not by the mean of all."""
     quick, slow = Candidate("ft", "loader-thread", 1), Candidate("gil", "loader-spawn", 1)
-    assert reduce([(0, quick), (1, slow)], 3.0, {quick: 1.0, slow: 3.0}.get) == ([quick], [slow])
-    assert reduce([(0, quick), (1, slow)], 4.0, {quick: 1.0, slow: 3.0}.get) == ([quick, slow], [])
+    ranked, costs = Ranking([(0, quick), (1, slow)]), {quick: 1.0, slow: 3.0}
+    assert reduce(ranked, 3.0, costs.get) == ([quick], [slow])
+    assert reduce(ranked, 4.0, costs.get) == ([quick, slow], [])
 
 
 def test_pairs_hold_only_what_was_measured_and_the_headline_comes_first():

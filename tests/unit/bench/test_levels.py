@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from ftbench.report import verdict_words
 from ftbench.report.verdict_words import levels
+from ftbench.stats.analysis import AnalysedScenario
 
 
 def test_the_answer_has_each_candidates_slowdown_with_its_interval(many):
-    scenario = many.scenarios[0]
+    scenario = many.results.scenarios[0]
     keys = [c.key for c in scenario.whole][:2]
     rounds = [
         replace(
@@ -27,7 +28,6 @@ def test_the_answer_has_each_candidates_slowdown_with_its_interval(many):
         scenario,
         metrics=["slowdown_python"],
         rounds=rounds,
-        comparisons=[],
         pairs=[],
         candidates=scenario.whole,
     )
@@ -36,8 +36,10 @@ def test_the_answer_has_each_candidates_slowdown_with_its_interval(many):
         first.startswith("Step in Python while loading")
         and "1.50 times the step alone (1.49 to 1.51) with" in first
     )
-    assert first.count("1.50") >= len(keys) and verdict_words.answer(told) == [first]
+    assert first.count("1.50") >= len(keys) and verdict_words.answer(
+        AnalysedScenario(told, [])
+    ) == [first]
 
 
 def test_other_metrics_have_none(many):
-    assert levels(many.scenarios[0]) == []
+    assert levels(many.results.scenarios[0]) == []

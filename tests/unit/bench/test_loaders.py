@@ -157,7 +157,9 @@ def test_checksums_of_samples_are_those_of_their_batch():
     batch = torch.from_numpy(numpy.stack(samples))
     assert checksums.whole(samples) == checksums.whole(batch)
     assert checksums.part(samples) == checksums.part(batch)
-    assert checksums.part(checksums.Rows(map(checksums.rows, samples))) == checksums.part(batch)
+    assert checksums.part(checksums.CheckedRows(map(checksums.rows, samples))) == checksums.part(
+        batch
+    )
     assert checksums.part(torch.arange(9)) == checksums.whole(torch.arange(9))
     nested = {"image": batch, "others": [torch.arange(3), torch.arange(3)]}
     assert checksums.whole(nested) == checksums.whole(

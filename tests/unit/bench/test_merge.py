@@ -46,7 +46,11 @@ def test_steps_on_which_kinds_differ_and_agree(cluster):
         "differs",
     )
     assert processes.apart < 1.1 and threads.apart > 1.4
-    assert [round(kind.waterfall.steps[1].ratio, 1) for kind in group.kinds] == [1.0, 1.5, 1.5]
+    assert [round(kind.waterfall.throughput.steps[1].change.ratio, 1) for kind in group.kinds] == [
+        1.0,
+        1.5,
+        1.5,
+    ]
     assert total.mean.n == 3 and total.mean.low < 1.5 ** (2 / 3) < total.mean.high
     assert total.expected[0] < total.mean.low and total.expected[1] > total.mean.high
     shown = words(group)
@@ -138,7 +142,7 @@ def test_earlier_runs_of_a_machine_say_what_hours_do(cluster):
     assert 0.08 < group.hours < 0.2
     assert "(assumed)" in words(assumed).remarks[-1]
     assert "(from 4 runs at several hours and the usual 3%)" in words(group).remarks[-1]
-    known, usual = (one.kinds[0].waterfall.total for one in (group, assumed))
+    known, usual = (one.kinds[0].waterfall.throughput.total for one in (group, assumed))
     assert known.high / known.low > 1.1 * (usual.high / usual.low)
 
 
@@ -217,8 +221,9 @@ def test_one_run_is_told_as_its_report_tells_it_and_wider(cluster):
     results = json.loads((cluster.node("alone") / "results.json").read_text())
     (kind,) = only(cluster.merged()).kinds
     (fall,) = results["waterfalls"]
-    mean = kind.waterfall
-    for effect, step in ((mean.total, fall["total"]), *zip(mean.steps, fall["steps"], strict=True)):
+    mean = kind.waterfall.throughput
+    steps = [*fall["steps"], fall["total"]]
+    for effect, step in zip(mean.changes.values(), steps, strict=True):
         assert effect.ratio == pytest.approx(step["ratio"])
         assert effect.low < step["low"] and effect.high > step["high"]
         assert math.log(effect.high / effect.low) / 2 > 1.96 * USUAL
@@ -425,7 +430,8 @@ def test_a_machine_alone_has_the_interval_of_its_report_and_its_hours():
     for group, fall in zip(groups, falls, strict=True):
         (kind,) = group.kinds
         wide, narrow = (
-            math.log(total.high / total.low) / 2 for total in (kind.waterfall.total, fall.total)
+            math.log(total.high / total.low) / 2
+            for total in (kind.waterfall.throughput.total, fall.throughput.total)
         )
         # The rounds' quantile is larger than that of the normal distribution.
         assert math.hypot(0.7 * narrow, 1.9 * USUAL) < wide < math.hypot(narrow, 2.5 * USUAL)

@@ -199,7 +199,7 @@ def test_the_latest_run_of_a_machine_is_merged(cluster):
     for named in (cluster.shared, node):
         merged = merge([named])
         assert names_of(merged) == ["node1"]
-        assert only(merged).kinds[0].waterfall.start.value < 150
+        assert only(merged).kinds[0].waterfall.throughput.start.value < 150
         earlier = (
             "node1: its latest run is merged, and not its 1 earlier run: name each if they "
             "are others'"

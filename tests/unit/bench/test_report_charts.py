@@ -15,7 +15,7 @@ from ftbench.report import charts, files, run_words, style, tables, verdict_word
 from ftbench.report.view import view
 from ftbench.scenarios import training
 from tests.unit.bench import documents
-from tests.unit.bench.reports import alone, analysed
+from tests.unit.bench.reports import alone, analysed, named
 
 
 def test_every_chart_has_its_figures_in_its_table(many):
@@ -25,10 +25,10 @@ def test_every_chart_has_its_figures_in_its_table(many):
     for scenario in many.scenarios:
         first = scenario.metric
         found = charts.charts(scenario)
-        assert found[0].name == run_words.slug(f"{scenario.name}-{first.name}")
+        assert found[0].name == run_words.slug(f"{scenario.record.name}-{first.name}")
         place = found[0].table.head.index(f"mean, {first.unit}")
         assert sorted(row[place] for row in found[0].table.rows) == sorted(
-            first.write(m.typical) for m in tables.candidates(scenario, first.name)
+            first.write(m.typical) for m in tables.candidates(scenario.record, first.name)
         )
         assert all(chart.caption and chart.table.rows for chart in found)
         ratios = next(c for c in found if c.name.endswith("-ratios"))
@@ -37,14 +37,14 @@ def test_every_chart_has_its_figures_in_its_table(many):
 
 
 def test_cases_on_an_axis_become_curves(many):
-    scenario = many.scenario("sizes")
+    scenario = named(many, "sizes")
     measured = charts.charts(scenario)[0].picture
     assert measured.logarithmic_x and [*measured.marks.values()] == [
         "64 KiB",
         "512 KiB",
         "4096 KiB",
     ]
-    means = {m.candidate.key: m.typical for m in tables.candidates(scenario, "throughput")}
+    means = {m.candidate.key: m.typical for m in tables.candidates(scenario.record, "throughput")}
     (line,) = [line for line in measured.lines if line.label == "free-threaded: loader threads"]
     assert list(line.x) == [64 * 1024, 512 * 1024, 4096 * 1024]
     assert list(line.y) == [means[f"ft/loader-thread/2@{case.name}"] for case in documents.SIZES]
@@ -54,7 +54,7 @@ def test_cases_on_an_axis_become_curves(many):
 
 
 def test_cases_by_name_become_groups_of_bars(many):
-    picture = charts.charts(many.scenario("kinds"))[0].picture
+    picture = charts.charts(named(many, "kinds"))[0].picture
     assert [title for title, _ in picture.groups] == [case.title for case in documents.WORK]
     assert all(len(group) == 12 and all(row.label for row in group) for _, group in picture.groups)
 
@@ -63,7 +63,7 @@ def test_many_numbers_of_workers_become_curves_with_ranges(many):
     scenario = many.scenario("workers")
     (line,) = [
         line
-        for line in charts.charts(scenario)[0].picture.lines
+        for line in charts.charts(named(many, "workers"))[0].picture.lines
         if line.label == "free-threaded: loader threads"
     ]
     own = [
@@ -90,7 +90,9 @@ def test_many_numbers_of_workers_under_cases_become_a_chart_for_each(many):
     ]
     for chart, case in zip(found, documents.WORK, strict=True):
         measured = [
-            m for m in tables.candidates(scenario, "throughput") if m.candidate.case == case.name
+            m
+            for m in tables.candidates(scenario.record, "throughput")
+            if m.candidate.case == case.name
         ]
         assert sorted(y for line in chart.picture.lines for y in line.y) == sorted(
             m.typical for m in measured
@@ -124,7 +126,7 @@ def test_overview_turns_what_should_be_small(many):
         for c in scenario.comparisons:
             if c.metric == "memory_mib":
                 c.estimate = replace(c.estimate, **less)
-        scenario.metrics.sort(key=lambda name: name != "memory_mib")
+        scenario.record.metrics.sort(key=lambda name: name != "memory_mib")
     assert charts.overview(flipped).table.rows[0][2:] == ("2.00x", "50% less memory (40% to 60%)")
     first = charts.overview(flipped).picture.rows[0]
     assert (first.value, first.low, first.high) == pytest.approx((2.0, 1 / 0.6, 2.5))

@@ -102,7 +102,8 @@ def test_a_run_that_would_settle_it_is_a_longer_one(many, place, ratio, half, pr
     )
     assert commands.longer(run) == []
     (fall,) = run.waterfalls
-    one = fall.total if place == "total" else fall.steps[1]
+    steps = fall.throughput
+    one = steps.total if place == "total" else steps.steps[1].change
     one.ratio, one.low, one.high = ratio, ratio / math.exp(half), ratio * math.exp(half)
     one.verdict, one.resolution = Verdict.NO_DIFFERENCE, math.exp(1.4 * half)
     ((what, line),) = commands.longer(run)
@@ -125,13 +126,18 @@ def test_a_run_that_would_settle_it_has_enough_for_the_slowest_scenario(many):
         renamed(decided(many, **narrow, resolution=seen), name)
         for name, seen in (("pillow", 1.08), ("text", 1.11))
     ]
+    results = replace(both[0].results, scenarios=[each.results.scenarios[0] for each in both])
     run = Analysis(
-        both[0].results, [each.scenarios[0] for each in both], [each.waterfalls[0] for each in both]
+        results, [each.scenarios[0] for each in both], [each.waterfalls[0] for each in both]
     )
     run.results.options = replace(
         run.results.options, data=None, scenarios=["pillow", "text"], budget=300.0
     )
-    minutes = [more_minutes(each.scenarios[0], each.waterfalls[0].steps[-1]) for each in both]
+    last = [each.waterfalls[0].throughput.steps[-1].change for each in both]
+    minutes = [
+        more_minutes(scenario, change)
+        for scenario, change in zip(results.scenarios, last, strict=True)
+    ]
     assert minutes[0] < minutes[1]
     ((_, line),) = commands.longer(run)
     given = arguments.parse(shlex.split(line)[2:])
@@ -140,9 +146,9 @@ def test_a_run_that_would_settle_it_has_enough_for_the_slowest_scenario(many):
     for part in (first, second):
         assert given.budget * part / (first + second) >= 300 / 2 + 60 * max(minutes)
     # What cannot be settled is not promised.
-    steps = run.waterfalls[1].steps
-    steps[1] = replace(
-        steps[1], ratio=1.001, low=0.5, high=2.0, resolution=3.0, verdict=Verdict.NO_DIFFERENCE
+    step = run.waterfalls[1].throughput.steps[1]
+    step.change = replace(
+        step.change, ratio=1.001, low=0.5, high=2.0, resolution=3.0, verdict=Verdict.NO_DIFFERENCE
     )
     assert [what for what, _ in commands.longer(run)] == [
         "A run that would settle some of what is open"

@@ -24,7 +24,7 @@ from ftbench.report.view import view
 from ftbench.stats.analysis import Analysis, analyse
 from ftrun import escape
 from tests.unit.bench import documents
-from tests.unit.bench.reports import alone, glance, page_of, summary_of
+from tests.unit.bench.reports import alone, glance, named, page_of, summary_of
 
 
 def test_page_holds_everything_and_names_no_address(many, page):
@@ -45,7 +45,7 @@ def test_page_holds_everything_and_names_no_address(many, page):
 def test_the_page_has_the_load_of_every_round(many, page):
     heads = [place for place, text in enumerate(page.shown) if text == "disturbed by"]
     assert len(heads) == len(many.scenarios)
-    for head, scenario in zip(heads, many.scenarios, strict=True):
+    for head, scenario in zip(heads, many.results.scenarios, strict=True):
         cells = [text for text in page.shown[head:] if text.strip()][
             1 : 1 + 7 * len(scenario.rounds)
         ]
@@ -75,7 +75,7 @@ def test_nothing_in_the_page_has_the_id_of_another(page):
 
 
 def test_a_chart_has_the_pages_colours_and_no_title(many):
-    chart = charts.charts(many.scenario("kinds"))[0]
+    chart = charts.charts(named(many, "kinds"))[0]
     drawn = pictures.svg(chart)
     assert "var(--text)" in drawn and style.TEXT not in drawn
     root = ElementTree.fromstring(drawn)
@@ -100,8 +100,7 @@ def test_a_chart_has_the_pages_colours_and_no_title(many):
 
 @pytest.mark.slow
 def test_a_scenario_without_a_waterfall_is_named_in_its_sentence(many):
-    other = next(scenario for scenario in many.scenarios if scenario.name == "workers")
-    run = alone(many, many.scenarios[0], other)
+    run = alone(many, many.results.scenarios[0], many.scenario("workers"))
     text = pages.write(view(run)).decode()
     # which is not what the waterfall's sentence above it is about
     assert "<p>Workers: With 8 workers, " in text
@@ -133,7 +132,7 @@ def test_what_a_screen_reader_finds(many, page):
             assert attributes["id"] == "save-results"
     assert ("html", {"lang": "en"}) in page.elements
     links = {a["href"] for tag, a in page.elements if tag == "a" and "download" not in a}
-    assert links >= {f"#scenario-{run_words.slug(s.name)}" for s in many.scenarios}
+    assert links >= {f"#scenario-{run_words.slug(s.name)}" for s in many.results.scenarios}
     assert links <= {f"#{a['id']}" for _, a in page.elements if "id" in a}
 
 
@@ -206,7 +205,7 @@ def test_hostile_text_does_not_reach_the_terminal_or_leave_the_directory(spoilt,
     out = capsys.readouterr().out
     assert "\x1b" not in out and "[bold red]" in out and ":boom:" in out
     # One is enough of the pictures.
-    names = [name for name, _ in files.write(view(alone(spoilt, *spoilt.scenarios[:2])))]
+    names = [name for name, _ in files.write(view(alone(spoilt, *spoilt.results.scenarios[:2])))]
     assert len(names) == 4 and all(re.fullmatch(r"[a-z0-9.-]+", name) for name in names), names
 
 

@@ -17,6 +17,7 @@ from tests.unit.bench.reports import (
     changed,
     decided,
     glance,
+    named,
     page_of,
     summary_of,
     trials,
@@ -193,7 +194,9 @@ def test_who_gave_other_samples_is_not_advised(many, wrong):
 
     def draw(results: Results) -> None:
         own = (
-            trial for trial in trials(results, "chain") if trial.candidate == fall.start.candidate
+            trial
+            for trial in trials(results, "chain")
+            if trial.candidate == fall.throughput.start.candidate
         )
         for number, trial in enumerate(own):
             trial.rows = [number] * len(trial.rows)
@@ -219,18 +222,18 @@ def test_no_output_has_a_ratio_of_different_samples(many, capsys, wrong):
         else:
             assert bool(factor) == bool(place) and "other samples" not in throughput
     # More time would not settle it; and it is in no picture of ratios.
-    changes = [*fall.steps, fall.total]
+    changes = [*fall.throughput.changes.values()]
     assert {n for n, c in enumerate(changes, 1) if c.verdict == Verdict.OTHER_SAMPLES} == apart
     assert all(more_minutes(told.scenario("chain"), changes[n - 1]) is None for n in apart)
     titles = {
         run_words.title_with_why(told.scenario("chain"), c)
-        for c in told.scenario("chain").comparisons
+        for c in named(told, "chain").comparisons
         if c.estimate.verdict == Verdict.OTHER_SAMPLES
     }
     before, after = (
         {
             row.hover
-            for found in charts.charts(run.scenario("chain"))
+            for found in charts.charts(named(run, "chain"))
             for row in getattr(found.picture, "rows", ())
         }
         for run in (chain, told)

@@ -26,7 +26,10 @@ def drawn(scenario) -> dict:
 
 def kept(scenario: AnalysedScenario, key: str, name: str) -> list[Distribution]:
     return [
-        t.distributions[name] for one in scenario.rounds for t in one.trials if t.candidate == key
+        t.distributions[name]
+        for one in scenario.record.rounds
+        for t in one.trials
+        if t.candidate == key
     ]
 
 

@@ -62,7 +62,7 @@ def test_complete_run(finished_run, record, twin):
     )
     assert all({who for _, who in began[n : n + 3]} == keys for n in range(0, len(began), 3))
     (fall,) = record.waterfalls
-    assert [step.candidate for step in fall.steps] == [
+    assert [step.candidate for step in fall.throughput.steps] == [
         f"{twin}/loader-process/1",
         f"{twin}/loader-thread/1",
     ]
@@ -74,7 +74,7 @@ def test_complete_run(finished_run, record, twin):
         if t.candidate == f"{twin}/torch-process/1"
     }
     assert method == multiprocessing.get_start_method()
-    assert fall.start.name == f"torch DataLoader, processes ({method})"
+    assert fall.throughput.start.name == f"torch DataLoader, processes ({method})"
     python = record.environment.twins[twin].interpreter
     assert python.twin == twin and python.config_args
 

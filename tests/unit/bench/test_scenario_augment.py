@@ -11,7 +11,7 @@ from PIL import Image
 
 from ftbench.measure import augmentation
 from ftbench.measure.loaders import open_loader
-from ftbench.plan.candidates import CONFIGS, Candidate
+from ftbench.plan.candidates import CONFIGS, Candidate, Ranking
 from ftbench.plan.scenario import Task
 from ftbench.rounds.controller import Controller, choose
 from ftbench.rounds.work import Work
@@ -165,7 +165,8 @@ def test_a_full_run_repeats_everything_five_times():
             SCENARIO.repeats,
         )
         # The time is over before the first round begins.
-        rounds = list(controller.rounds([(0, c) for c in kept], time.monotonic(), 0.001, None))
+        equal = Ranking((0, c) for c in kept)
+        rounds = list(controller.rounds(equal, time.monotonic(), 0.001, None))
     assert len(rounds) == 5
 
 

@@ -27,7 +27,7 @@ def shards(tmp_path_factory) -> list[str]:
 
 
 def test_the_source_keeps_to_its_rate(shards):
-    source = cache.Shards(shards)
+    source = cache.EndlessShards(shards)
     keys = [key for key, _ in zip(source.keys(), range(40), strict=False)]
     begin = time.monotonic()
     with ThreadPoolExecutor(8) as pool:

@@ -8,7 +8,7 @@ import pytest
 
 from ftbench.plan.candidates import CONFIGS
 from ftbench.scenarios import SCENARIOS
-from ftbench.scenarios.contention import KINDS, RAISE, UNROLLED, Kind, seconds, started
+from ftbench.scenarios.contention import OPERATIONS, RAISE, UNROLLED, Operation, seconds, started
 
 SCENARIO = SCENARIOS["contention"]
 
@@ -17,10 +17,10 @@ def test_who_is_compared():
     assert list(SCENARIO.workers(1)) == [1] and list(SCENARIO.workers(6)) == [2, 4, 6]
     ranked = SCENARIO.plan.ranked(CONFIGS, SCENARIO.workers(4), quick=False)
     candidates = [c for _, c in ranked]
-    assert {c.case for c in candidates} == set(KINDS)
+    assert {c.case for c in candidates} == set(OPERATIONS)
     pairs = SCENARIO.plan.pairs(candidates)
     # in 2 and 4 workers: against processes, with the GIL on, in the GIL build
-    assert len(pairs) == len(KINDS) * 2 * 3
+    assert len(pairs) == len(OPERATIONS) * 2 * 3
     for pair in pairs:
         assert pair.numerator.split("/")[2] == pair.denominator.split("/")[2]
     assert pairs[0].kind == "method" and pairs[0].numerator.startswith("ft/bare-thread/")
@@ -29,13 +29,15 @@ def test_who_is_compared():
 @pytest.mark.parametrize("configs", [("gil",), ("ft",), ("ft-gil",), ("gil", "ft-gil")])
 def test_some_configurations_alone(configs):
     candidates = [c for _, c in SCENARIO.plan.ranked(configs, [2], quick=True)]
-    assert {c.case for c in candidates} == set(KINDS)
-    assert len([p for p in SCENARIO.plan.pairs(candidates) if p.kind == "method"]) == len(KINDS)
+    assert {c.case for c in candidates} == set(OPERATIONS)
+    assert len([p for p in SCENARIO.plan.pairs(candidates) if p.kind == "method"]) == len(
+        OPERATIONS
+    )
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", OPERATIONS)
 def test_every_kind_runs_in_threads(name):
-    kind = KINDS[name]
+    kind = OPERATIONS[name]
     with started(kind, 3, processes=False) as run:
         alone, spans = run(UNROLLED, 1), run(UNROLLED * 2, 3)
     assert len(alone) == 1
@@ -47,10 +49,10 @@ def test_a_shared_lock_loses_no_count():
     holders = []
 
     def make():
-        holders.append(KINDS["lock"].make())
+        holders.append(OPERATIONS["lock"].make())
         return holders[-1]
 
-    with started(Kind("counted", make, *RAISE), 4, processes=False) as run:
+    with started(Operation("counted", make, *RAISE), 4, processes=False) as run:
         run(500, 4)
     (holder,) = holders  # one for all
     assert holder.count == 4 * 500
@@ -58,7 +60,7 @@ def test_a_shared_lock_loses_no_count():
 
 def test_private_is_one_each():
     made = []
-    kind = Kind(
+    kind = Operation(
         "private", lambda: made.append(threading.current_thread()) or {}, "pass", private=True
     )
     with started(kind, 3, processes=False) as run:
@@ -71,13 +73,13 @@ def test_values_that_are_not_counted_and_one_that_is():
     to them would be contention of another kind.
     """
     for name in ("dict", "private"):
-        assert {type(value) for value in KINDS[name].make().values()} == {int}
-        assert sys.getrefcount(KINDS[name].make()["key500"]) > 1 << 28
-    assert len({id(value) for value in KINDS["dict-object"].make().values()}) == 1
+        assert {type(value) for value in OPERATIONS[name].make().values()} == {int}
+        assert sys.getrefcount(OPERATIONS[name].make()["key500"]) > 1 << 28
+    assert len({id(value) for value in OPERATIONS["dict-object"].make().values()}) == 1
 
 
 def test_what_a_worker_thread_raises_is_raised():
-    kind = Kind("fails", lambda: None, "raise LookupError('nothing there')")
+    kind = Operation("fails", lambda: None, "raise LookupError('nothing there')")
     with (
         pytest.raises((LookupError, threading.BrokenBarrierError)),
         started(kind, 2, processes=False) as run,
@@ -88,14 +90,14 @@ def test_what_a_worker_thread_raises_is_raised():
 @pytest.mark.slow
 def test_a_run(special, special_run):
     entry = special("contention")
-    assert KINDS["pages"].title in special_run.printed
+    assert OPERATIONS["pages"].title in special_run.printed
     for trial in entry.rounds[0].trials:
         assert trial.metrics["scaling"] > 0 and trial.metrics["operation_ns"] > 0
 
 
 def test_processes_answer_and_end():
     before = multiprocessing.active_children()
-    with started(KINDS["dict"], 2, processes=True) as run:
+    with started(OPERATIONS["dict"], 2, processes=True) as run:
         for count in (1, 2, 2):
             spans = run(UNROLLED, count)
             assert len(spans) == count and all(begin <= end for begin, end in spans)

@@ -79,7 +79,7 @@ def test_a_waterfall_of_the_users_own_dataset(finished, files, twin):
     done, directory, document = finished
     (fall,) = document.waterfalls
     chain = [side.candidate(2, "").key for side, _ in cells((twin,))]
-    assert [fall.start.candidate, *(step.candidate for step in fall.steps)] == chain
+    assert fall.throughput.candidates == chain
     (scenario,) = document.scenarios
     assert (scenario.name, scenario.load.batch_size, len(scenario.rounds)) == ("dataset", 8, 1)
     # What a sample takes in a batch was found out by a look: a number and three squares, int64.
@@ -154,7 +154,9 @@ def test_packages_of_the_files_inline_metadata_are_installed(difficult, files, t
 def test_who_is_killed_once_keeps_its_place_and_it_is_told(difficult, twin):
     _, document = difficult
     (fall,) = document.waterfalls
-    assert fall.steps[-1].candidate == f"{twin}/loader-thread/2" and document.skipped == []
+    assert (
+        fall.throughput.steps[-1].candidate == f"{twin}/loader-thread/2" and document.skipped == []
+    )
     (warning,) = [
         warning for warning in document.warnings if "a second one took its place" in warning
     ]

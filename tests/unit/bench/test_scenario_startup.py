@@ -14,7 +14,7 @@ from ftbench.plan.scenario import Task
 from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.twins import Twins
 from ftbench.scenarios import SCENARIOS
-from ftbench.scenarios.startup import Table
+from ftbench.scenarios.startup import TableRows
 from ftrun.environment import MIB
 from tests.processes import wait_until
 from tests.unit.bench.scripted import Noted, options
@@ -25,7 +25,7 @@ METRICS = {"time_to_first_batch", "epoch_gap", "epoch_gap_persistent"}
 
 
 def test_a_table_has_its_size_and_its_rows():
-    table = Table(MIB)
+    table = TableRows(MIB)
     assert len(pickle.dumps(table)) > MIB and len(table) == 128
     assert numpy.array_equal(table[3], numpy.arange(3 * 1024, 4 * 1024))
 

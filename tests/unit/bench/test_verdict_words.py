@@ -12,7 +12,7 @@ from ftbench.plan.metrics import METRICS
 from ftbench.report import run_words, verdict_words
 from ftbench.scenarios import SCENARIOS
 from tests.unit.bench import documents, simulated
-from tests.unit.bench.reports import alone, glance, rounds_of
+from tests.unit.bench.reports import alone, glance, named, rounds_of
 
 THROUGHPUT, MEMORY = METRICS["throughput"], METRICS["memory_mib"]
 
@@ -45,7 +45,9 @@ def test_only_runs_with_a_waterfall_are_headed_by_the_gil(many):
 def test_a_second_metric_that_is_asked_for_has_a_sentence_of_its_own(many):
     """As in startup: the first batch, and from epoch to epoch."""
     asked = documents.scenario(
-        many.scenarios[0], "asks", metrics=("time_to_first_batch", "epoch_gap", "memory_mib")
+        many.results.scenarios[0],
+        "asks",
+        metrics=("time_to_first_batch", "epoch_gap", "memory_mib"),
     )
     run = alone(many, asked)
     first, second = verdict_words.answer(run.scenarios[0])
@@ -64,7 +66,7 @@ def several(many):
     """
     plan = SCENARIOS["augment"].plan
     speed = documents.scenario(
-        many.scenarios[0], "asks", plan=plan, value=lambda c: 100.0 + 50 * c.workers
+        many.results.scenarios[0], "asks", plan=plan, value=lambda c: 100.0 + 50 * c.workers
     )
     return alone(many, speed).scenarios[0]
 
@@ -104,7 +106,7 @@ def test_of_one_build_threads_are_still_compared_with_processes(several):
 
 def test_of_many_cases_the_largest_differences_are_told(many, monkeypatch):
     monkeypatch.setattr(verdict_words, "MOST_CASES", 2)
-    sizes = many.scenario("sizes")
+    sizes = named(many, "sizes")
     sentence = verdict_words.answer(sizes)[0]
     (first, *_) = {c.kind: c for c in sizes.principal()}.values()
     group = [

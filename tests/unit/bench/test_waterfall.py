@@ -8,7 +8,7 @@ from statistics import geometric_mean
 
 import pytest
 
-from ftbench.document.model import Round, Scenario
+from ftbench.document.model import MeasuredScenario, Round
 from ftbench.measure import epochs
 from ftbench.plan.candidates import Candidate, Pair
 from ftbench.plan.case import Case
@@ -40,7 +40,7 @@ def test_every_chain_is_there_with_all_its_steps(run):
         "chain: whole",
         "chain: half of it",
     ]
-    assert len(alone.steps) == 2 and len(alone.missing) == 2
+    assert len(alone.throughput.steps) == 2 and len(alone.missing) == 2
     for fall in (whole, half):
         at = "@half" if fall is half else ""
         assert fall.workers == 2 and fall.missing == []
@@ -48,9 +48,8 @@ def test_every_chain_is_there_with_all_its_steps(run):
             "gil/torch-process gil/loader-process gil/loader-thread ft-gil/loader-thread "
             "ft/loader-thread"
         ).split()
-        reached = [fall.start.candidate, *(step.candidate for step in fall.steps)]
-        assert reached == [f"{each}/2{at}" for each in chain]
-        assert [step.name for step in fall.steps][-2:] == [
+        assert fall.throughput.candidates == [f"{each}/2{at}" for each in chain]
+        assert [step.name for step in fall.throughput.steps][-2:] == [
             "the free-threaded build, GIL on",
             "the GIL removed",
         ]
@@ -58,27 +57,30 @@ def test_every_chain_is_there_with_all_its_steps(run):
 
 def test_figures_are_those_of_the_comparisons(run):
     scenario, fall = run.scenarios[1], run.waterfalls[1]
-    first, last = fall.start.candidate, fall.steps[-1].candidate
-    for metric, of in (("throughput", fall), ("cpu_per_1000", fall.cpu_per_1000)):
+    first, *_, last = fall.throughput.candidates
+    for metric, of in (("throughput", fall.throughput), ("cpu_per_1000", fall.cpu_per_1000)):
         mine = [c for c in scenario.comparisons if c.metric == metric]
         for step in of.steps:
             (c,) = [c for c in mine if c.kind == STEP and c.numerator.key == step.candidate]
             for name in ("ratio", "low", "high", "n", "resolution", "verdict"):
-                assert getattr(step, name) == getattr(c.estimate, name)
-        assert math.prod(step.ratio for step in of.steps) == pytest.approx(
+                assert getattr(step.change, name) == getattr(c.estimate, name)
+        assert math.prod(step.change.ratio for step in of.steps) == pytest.approx(
             of.total.ratio, rel=1e-12
         )
         assert [of.start.value, of.end] == [
-            geometric_mean(scenario.in_each_process(key, metric)) for key in (first, last)
+            geometric_mean(scenario.record.in_each_process(key, metric)) for key in (first, last)
         ]
     ends = "time_to_first_batch", "memory_mib"
     assert fall.ends == {
-        name: [geometric_mean(scenario.in_each_process(key, name)) for key in (first, last)]
+        name: [geometric_mean(scenario.record.in_each_process(key, name)) for key in (first, last)]
         for name in ends
     }
     # As planted: the build costs a fifth, removing the GIL makes 2.5 times as much.
-    assert [step.ratio for step in fall.steps] == pytest.approx([1.0, 1.0, 0.8, 2.5], rel=0.03)
-    assert fall.total.ratio == pytest.approx(2.0, rel=0.03) and fall.total.verdict == "above"
+    assert [step.change.ratio for step in fall.throughput.steps] == pytest.approx(
+        [1.0, 1.0, 0.8, 2.5], rel=0.03
+    )
+    total = fall.throughput.total
+    assert total.ratio == pytest.approx(2.0, rel=0.03) and total.verdict == "above"
 
 
 def test_the_first_bar_names_the_start_method_that_all_its_trials_had(run):
@@ -87,14 +89,16 @@ def test_the_first_bar_names_the_start_method_that_all_its_trials_had(run):
         for one, method in zip(scenario.rounds, itertools.cycle(methods)):
             for trial in one.trials:
                 trial.start_method = method if "process" in trial.candidate else None
-        return analyse(replace(run.results, scenarios=[scenario])).waterfalls[0].start.name
+        return (
+            analyse(replace(run.results, scenarios=[scenario])).waterfalls[0].throughput.start.name
+        )
 
     assert name("forkserver") == "torch DataLoader, processes (forkserver)"
     assert name("fork", "spawn") == name(None) == "torch DataLoader, processes"
 
 
 def test_scenarios_without_a_chain_have_none(run):
-    like = run.scenarios[0]
+    like = run.results.scenarios[0]
     of = [
         documents.scenario(run.results.scenarios[0], "grid"),
         documents.scenario(run.results.scenarios[0], "c", documents.WORK),
@@ -149,13 +153,15 @@ def test_failed_candidates_are_left_out_of_the_chain(run, failed, start, steps, 
     ]
     without = replace(scenario, rounds=rounds, pairs=WaterfallPlan(CASES).pairs(left))
     whole, _ = analyse(replace(run.results, scenarios=[without])).waterfalls
-    ratios = {step.name: step.ratio for step in whole.steps}
-    assert whole.start.name == start and whole.missing == missing
+    ratios = {step.name: step.change.ratio for step in whole.throughput.steps}
+    assert whole.throughput.start.name == start and whole.missing == missing
     assert {name: ratios.get(name) for name in steps} == pytest.approx(steps, rel=0.03)
-    assert math.prod(ratios.values()) == pytest.approx(whole.total.ratio, rel=1e-12)
+    assert math.prod(ratios.values()) == pytest.approx(whole.throughput.total.ratio, rel=1e-12)
 
 
-def known(*halves: float, n: int = 8, kinds: tuple[str, ...] = (), at: float = 1.0) -> Scenario:
+def known(
+    *halves: float, n: int = 8, kinds: tuple[str, ...] = (), at: float = 1.0
+) -> MeasuredScenario:
     """A scenario whose pairs are known to factors' logarithms of *halves*,
     around the ratio *at*.
     """
@@ -199,7 +205,7 @@ def test_stopping_looks_at_widths_alone():
 
 
 def test_a_metric_that_is_a_ratio_is_known_once_no_candidate_varies_by_more():
-    def measured(low: float, high: float, n: int) -> Scenario:
+    def measured(low: float, high: float, n: int) -> MeasuredScenario:
         like = known(*[0.01] * 2, n=n)
         for number, one in enumerate(like.rounds):
             for trial in one.trials:
