@@ -16,8 +16,7 @@ from tests.programs import programs_to_end
 
 pytestmark = pytest.mark.timeout(3600)  # the first test builds the images
 
-# Each client with arguments that make its servers work, and its exit status. The time for a
-# benchmark is over once its server has described the twin: tests/images/test_compose.py measures.
+# Each client with arguments that make its servers work.
 CLIENTS = {
     "ft-bench": "text --quick --workers 1 --rounds 1 --configs gil",
     "gil-bench": "text --quick --workers 1 --rounds 1 --configs ft",
