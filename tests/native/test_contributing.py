@@ -76,7 +76,7 @@ def run(copy, shell_environment):
 def test_a_scenario_is_listed_tested_and_measured(cache, copy, run):
     test, listing, bench = follow("A scenario of the benchmark", copy)
     assert "1 passed" in run(test)
-    assert re.search(r"^json +10 min +2 min  parsing JSON", run(listing), re.M)
+    assert re.search(r"^json +10 min +2 min  Parsing JSON", run(listing), re.M)
     assert "With 1 worker, loader threads in the free-threaded build" in run(bench)
     results = json.loads((copy / "results" / "latest" / "results.json").read_text())
     assert {scenario["name"] for scenario in results["scenarios"]} == {"json"}
