@@ -126,7 +126,8 @@ number = int(sys.argv[1])
 forked = [iter(processes_of(range(4))) for _ in range(number)]
 stock += [[forked.pop(), iter(threads_of(Stuck())), cache()] for _ in range(number)]
 
-assert len(list(threads_of(Large(), on_error="skip", worker_init_fn=lambda worker: None))) == 7
+for arguments in ({"worker_init_fn": lambda worker: None}, {"copy_dataset": True}):
+    assert len(list(threads_of(Large(), on_error="skip", **arguments))) == 7
 with cache() as filled:
     filled.set_epoch(0)
     assert len(filled[0]) == 3000
