@@ -151,8 +151,9 @@ class ComparisonPlan:
         possible = list(filter(attrgetter("measures"), self.of(configs)))
         if not quick:
             return possible
-        asked = list(filter(attrgetter("asked"), possible))
-        short = asked or list(filter(attrgetter("quick"), possible))
+        short = list(filter(attrgetter("asked"), possible))
+        if not short:
+            short = list(filter(attrgetter("quick"), possible))
         if _of_two_sides(short):
             return short
         # Of a single configuration there may be no quick comparison: then the first.

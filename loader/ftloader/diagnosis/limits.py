@@ -30,9 +30,13 @@ def usable_memory(groups: Path = _GROUPS, own: Path = _OWN) -> int:
 
     *groups* and *own*: as for ``usable_cpus``. What other programs use is not subtracted.
     """
-    limits = map(_memory_limit, _groups_of_this_process("memory", groups, own))
     installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return int(min(installed, *limits))
+    return int(min(installed, _smallest_memory_limit(groups, own)))
+
+
+@functools.cache  # as _smallest_quota: each iter() of a dataset that is copied asks
+def _smallest_memory_limit(groups: Path, own: Path) -> float:
+    return min(map(_memory_limit, _groups_of_this_process("memory", groups, own)))
 
 
 def _groups_of_this_process(controller: str, groups: Path, own: Path) -> set[Path]:

@@ -151,7 +151,7 @@ class Dispatcher:
     @property
     def copying(self) -> bool:
         """True while a worker that was started makes its copy of the dataset."""
-        return any(context.copies for context in self._contexts[: self.pool.started])
+        return any(context.copying for context in self._contexts[: self.pool.started])
 
     @property
     def has_messages(self) -> bool:

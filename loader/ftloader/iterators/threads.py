@@ -125,20 +125,17 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._finalizer = weakref.finalize(self, self._pool.dispose)
         self._finalizer.atexit = False
         if loader.worker_init_fn is None:
-            self._start_pool(number)
+            self._pool.start(number)
         else:
             # nothing is dispatched yet, so only worker_init_fn can draw from the program's
             # generators or seed them
             with global_generators.preserved():
-                self._start_pool(number)
+                self._pool.start(number)
+                self._wait_for_copies()  # without the limit of worker_init_fn
                 self._pool.wait_until_started()
         self._dispatcher = Dispatcher(
             self._pool, contexts, hints, results, self._ahead, self._departures
         )
-
-    def _start_pool(self, number: int) -> None:
-        self._pool.start(number)
-        self._wait_for_copies()
 
     def _wait_for_copies(self) -> None:
         """Wait until the workers that were started have made their copies. Raise what stopped one.

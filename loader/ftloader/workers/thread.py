@@ -131,7 +131,7 @@ class WorkerContext:
         )
 
     @property
-    def copies(self) -> bool:
+    def copying(self) -> bool:
         """True until this worker has its own user objects."""
         return self._copier is not None
 

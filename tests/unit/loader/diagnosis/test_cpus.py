@@ -1,4 +1,4 @@
-"""CPUs that may be used: the affinity mask, and quotas of the kernel's own control groups.
+"""CPUs and memory that may be used: the affinity mask, and limits of the kernel's control groups.
 
 tests/unit/runtime/test_cgroup.py has the table of quotas, for this function and the benchmark's.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ftloader.diagnosis.limits import usable_cpus
+from ftloader.diagnosis.limits import usable_cpus, usable_memory
 from ftrun import cgroup
 
 ALLOWED = os.process_cpu_count()
@@ -18,6 +18,24 @@ ALLOWED = os.process_cpu_count()
 
 def test_the_affinity_mask_counts():
     assert 1 <= usable_cpus() == cgroup.usable_cpus() <= len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("own", "limits"),
+    [
+        ("0::/a/b\n", {"a/memory.max": "5000", "a/b/memory.max": "max"}),
+        ("5:memory:/x\n", {"memory/x/memory.limit_in_bytes": "5000"}),
+    ],
+    ids=["v2", "v1"],
+)
+def test_the_smallest_memory_limit_counts(own, limits, tmp_path):
+    installed = usable_memory(tmp_path, tmp_path / "none")
+    assert installed == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for name, limit in limits.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(limit)
+    (tmp_path / "own").write_text(own)
+    assert usable_memory(tmp_path, tmp_path / "own") == 5000
 
 
 @pytest.fixture
