@@ -199,7 +199,8 @@ def compare_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
         prog=f"{program} compare",
         description=COMPARE,
         epilog="Exit status: 0 nothing changed beyond the noise, 1 something did (or an "
-        "outcome of the thread-safety suite), 2 the runs cannot be read or have nothing in common.",
+        "outcome of the thread-safety suite), 2 the runs cannot be read or have nothing in common. "
+        "With --worse: 1 a value became worse, 0 none did.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     for name, which in (("a", "earlier"), ("b", "later")):
@@ -209,6 +210,11 @@ def compare_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
             metavar=name.upper(),
             help=f"the {which} or other run: its directory or its results.json",
         )
+    result.add_argument(
+        "--worse",
+        action="store_true",
+        help="exit with 1 only if a value became worse in B, as a check in CI",
+    )
     return result
 
 

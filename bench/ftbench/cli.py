@@ -81,7 +81,9 @@ def compare_main(arguments: list[str]) -> int:
     print(text.write(report_view), flush=True)
     if not comparison.changes:
         return 2
-    return 1 if comparison.beyond_noise or comparison.outcomes else 0
+    if options.worse:
+        return int(any(comparison.worse))
+    return int(bool(comparison.beyond_noise or comparison.outcomes))
 
 
 def merge_main(arguments: list[str]) -> int:

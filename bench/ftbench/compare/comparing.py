@@ -127,6 +127,12 @@ class RunComparison:
         """The changes that are shown to be more than noise."""
         return [change for change in self.changes if change.shown]
 
+    @property
+    def worse(self) -> list[FigureChange]:
+        """The values, not ratios, that are shown to be worse in B."""
+        values = [change for change in self.beyond_noise if not change.is_ratio]
+        return [change for change in values if not change.better]
+
     def figures(self, scenario: str, is_ratio: bool) -> list[FigureChange]:
         """Return a scenario's changes: of ratios if *is_ratio*, else of values. The largest come
         first, noise last.
