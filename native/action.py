@@ -22,7 +22,7 @@ TWINS = Path(__file__).resolve().parents[1] / "twins"
 MOST_SUMMARY = 1000 * 1024
 """Bytes of a report in the summary. A step's summary may have 1024 KiB."""
 MOST_ANNOTATIONS = 10
-"""The runner shows so many annotations of each level in a step."""
+"""Number of annotations of a level that the runner shows of a step."""
 LEVELS = {"problem": "error", "risk": "warning"}
 """{level of a finding: level of its annotation}; "notice" for the others."""
 PLACE = re.compile(r"(?P<file>.+?\.py):(?P<line>\d+)(?:\s|$)")
@@ -163,12 +163,12 @@ def audit(step: Step) -> Answer:
     """Look for places where a dataset is not safe under threads."""
     done = step.twins("audit", step.target, "--json", *step.arguments, keep=True)
     try:
-        found = json.loads(done.stdout)
+        report = json.loads(done.stdout)
     except ValueError:
         return Answer(done.returncode, "no audit: the log says why", fenced(done.stdout))
-    sections = [f"## Audit of `{step.target}`", f"**{found['verdict']}**", found["environment"]]
+    sections = [f"## Audit of `{step.target}`", f"**{report['verdict']}**", report["environment"]]
     annotations = []
-    for finding in found["findings"]:
+    for finding in report["findings"]:
         details = [finding["what"], f"Remedy: {finding['remedy']}", f"Seen: {finding['seen']}"]
         sections.append(f"### {finding['title']}")
         sections.append(fenced("\n".join([finding["where"], *details])))
@@ -181,9 +181,9 @@ def audit(step: Step) -> Answer:
             place["line"] if place else "",
         )
         annotations.append(annotation)
-    sections.append("Tried: " + "; ".join(found["tried"]))
-    sections.append("It cannot show: " + "; ".join(found["cannot"]))
-    return Answer(done.returncode, found["verdict"], "\n\n".join(sections), annotations)
+    sections.append("Tried: " + "; ".join(report["tried"]))
+    sections.append("It cannot show: " + "; ".join(report["cannot"]))
+    return Answer(done.returncode, report["verdict"], "\n\n".join(sections), annotations)
 
 
 def requirements(step: Step) -> Answer:
@@ -208,13 +208,13 @@ def bench(step: Step) -> Answer:
     tree = step.scratch / "ft-env-base"
     git = ["git", "-C", str(step.workspace)]
     commit = f"{step.base}^{{commit}}"
-    known = subprocess.run([*git, "rev-parse", "-q", "--verify", commit], stdout=subprocess.PIPE)
-    if known.returncode:
+    resolved = subprocess.run([*git, "rev-parse", "-q", "--verify", commit], stdout=subprocess.PIPE)
+    if resolved.returncode:
         raise WrongUsage(
             f"base: there is no commit {step.base!r} here: give actions/checkout fetch-depth: 0, "
             "or name another base"
         )
-    add = ["worktree", "add", "--force", "--detach", str(tree), known.stdout.decode().strip()]
+    add = ["worktree", "add", "--force", "--detach", str(tree), resolved.stdout.decode().strip()]
     subprocess.run([*git, *add], check=True, stdout=subprocess.DEVNULL)
     try:
         runs, options = [], list(step.arguments)
