@@ -125,7 +125,7 @@ def test_audit(runner):
     assert report == (runner.scratch / "summary").read_text()
 
 
-@pytest.mark.long
+@pytest.mark.long(reason="two runs of the benchmark")
 def test_bench_against_the_base(runner):
     git = ["git", "-C", runner.repository, "-c", "user.name=a", "-c", "user.email=a@b"]
     source = (
