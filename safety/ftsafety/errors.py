@@ -26,6 +26,10 @@ class NotebookError(UsageError):
     """The notebook cannot be run."""
 
 
+class MarkdownError(UsageError):
+    """A Markdown text has no script."""
+
+
 class VersionError(SafetyError):
     """No interpreter has the Python version that the script requires."""
 

@@ -36,8 +36,8 @@ A difference between them is reported only if Fisher's exact test finds it signi
 the verdict is settled. What a limit ended is not counted as a failure.
 
 What is printed is Markdown, ready to be pasted into an issue. SCRIPT is a Python file, a notebook, a file of
-tests for pytest (test_*.py), or a .zip of a script and its files. It gets the number of threads in the variable
-REPRO_THREADS. Each run starts in a folder of its own, which holds copies of the script and of what --with names.
+tests for pytest (test_*.py), a .zip of a script and its files, or an issue's text (.md), whose first Python block
+is run. It gets the number of threads in the variable REPRO_THREADS. Each run starts in a folder of its own, which holds copies of the script and of what --with names.
 Packages that the twins do not have are named in the script's inline metadata (PEP 723), or by --package:
 
   # /// script

@@ -13,6 +13,7 @@ from dataclasses import replace
 from ftrun.configurations import CONFIGURATIONS, Configuration
 from ftrun.project import ROOT
 from ftsafety.repro.campaign import Runs
+from ftsafety.repro.markdown import SUFFIXES
 from ftsafety.repro.options import Options
 from ftsafety.repro.script import FILE, MODULE, TESTS, Script, shell_path
 
@@ -187,8 +188,8 @@ def _plain_command(script: Script, file: str) -> str:
 
 
 def _is_packed(script: Script) -> bool:
-    """True for a notebook or an archive, which `repro` cannot read from standard input."""
-    return script.path.endswith((".ipynb", ".zip"))
+    """True for what is not the script itself: a notebook, a Markdown text or an archive."""
+    return script.path.endswith((".ipynb", ".zip", *SUFFIXES))
 
 
 def _folder(options: Options) -> str:

@@ -18,7 +18,8 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from ftsafety.errors import NotebookError, UsageError
+from ftsafety.errors import MarkdownError, NotebookError, UsageError
+from ftsafety.repro.markdown import SUFFIXES, has_python, python_of_markdown
 from ftsafety.repro.notebook import is_percent_script, python_of_notebook, python_of_percent_script
 from ftsafety.repro.script import FILE, MODULE, TESTS, Script, relative
 
@@ -227,8 +228,8 @@ def load(
     """Return the script that a command line names; raises UsageError.
 
     Args:
-        path: a script, a notebook, a .zip or "-" (standard input). With `module`: the folder that
-            holds the package.
+        path: a script, a notebook, a Markdown text, a .zip or "-" (standard input). With
+            `module`: the folder that holds the package.
         module: the dotted name of a module to run.
         beside: files and folders to put next to the script.
         arguments: the script's command-line arguments.
@@ -241,8 +242,8 @@ def load(
     files = Files(LARGEST_SENT if walled else LARGEST_FOLDER)
     name, source = _source(path, module, walled, files)
     try:
-        source, left_out = _as_python(name, source)
-    except NotebookError as error:
+        source, left_out = _as_python(name, source, from_stdin=path == "-")
+    except (NotebookError, MarkdownError) as error:
         raise UsageError(f"{path}: {error}") from error
     name = _name_as_python(name)
     title = path or module or ""
@@ -293,10 +294,12 @@ def _taken(files: Files, module: str | None, archive: str = "") -> tuple[str, by
     return name, checked(name, files.take(name))
 
 
-def _as_python(name: str, source: bytes) -> tuple[bytes, tuple[str, ...]]:
+def _as_python(name: str, source: bytes, from_stdin: bool) -> tuple[bytes, tuple[str, ...]]:
     """Return a script's source as plain Python, and the lines that were left out;
-    raises NotebookError.
+    raises NotebookError or MarkdownError.
     """
+    if name.endswith(SUFFIXES) or from_stdin and has_python(source):
+        source = python_of_markdown(source)
     if name.endswith(".ipynb"):
         return python_of_notebook(source)
     if is_percent_script(source):
@@ -305,7 +308,7 @@ def _as_python(name: str, source: bytes) -> tuple[bytes, tuple[str, ...]]:
 
 
 def _name_as_python(name: str) -> str:
-    if name.endswith(".ipynb"):
+    if name.endswith((".ipynb", *SUFFIXES)):
         return str(PurePosixPath(name).with_suffix(".py"))
     return name
 
