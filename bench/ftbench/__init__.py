@@ -37,5 +37,3 @@ The words of this package:
 The first line of each directory's ``__init__.py`` says what the directory holds.
 This file imports nothing.
 """
-
-__version__ = "0.1.0"

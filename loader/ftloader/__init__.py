@@ -73,6 +73,6 @@ __all__ = [
     "get_worker_info",
     "sample_rng",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 patch_torch()
