@@ -12,6 +12,19 @@ from native import build, checks
 from tests.checkout import CHECKOUT
 from tests.programs import completed
 
+JOB = """\
+name: a
+on: push
+permissions: {{}}
+jobs:
+  a:
+    name: a
+    runs-on: ubuntu-24.04
+    steps:
+      - {step}
+"""
+UNPINNED = JOB.format(step="uses: owner/action@v1")
+STEPS = JOB.format(step="run: rm -rf $1")
 FAULTS = {
     "ruff-format": ("native/form.py", "x=1\n"),
     "ruff-check": ("native/unused.py", "import os\n"),
@@ -19,6 +32,9 @@ FAULTS = {
     "mypy-native": ("native/fault.py", 'x: int = "1"\n'),
     "shellcheck": ("docker/fault", "#!/bin/sh\nrm -rf $1\n"),
     "hadolint": ("Dockerfile.fault", "FROM debian\nRUN cd /tmp\n"),
+    "workflows": (".github/workflows/form.yml", "on: push\njobs: {}\n"),
+    "zizmor": (".github/workflows/unpinned.yml", UNPINNED),
+    "workflow-steps": (".github/workflows/steps.yml", STEPS),
     "codespell": ("docs/fault.md", "teh\n"),  # codespell:ignore teh
 }
 
@@ -27,8 +43,9 @@ FAULTS = {
 def test_every_hook_finds_its_fault(tmp_path):
     if reason := checks.why_not():
         pytest.skip(reason)
-    for name in (".pre-commit-config.yaml", "pyproject.toml"):
-        shutil.copy(CHECKOUT / name, tmp_path)
+    (tmp_path / ".ci").mkdir()
+    for name in (".pre-commit-config.yaml", "pyproject.toml", ".ci/check-steps"):
+        shutil.copy(CHECKOUT / name, tmp_path / name)
     for folder in (
         "native",
         "runtime/ftrun",
@@ -41,7 +58,7 @@ def test_every_hook_finds_its_fault(tmp_path):
         shutil.copy(CHECKOUT / folder / "__init__.py", tmp_path / folder)
     for name, text in FAULTS.values():
         fault = tmp_path / name
-        fault.parent.mkdir(exist_ok=True)
+        fault.parent.mkdir(parents=True, exist_ok=True)
         fault.write_text(text)
         fault.chmod(0o755)
     for command in (["init", "--quiet"], ["add", "."]):
