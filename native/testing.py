@@ -100,6 +100,11 @@ class TestRun:
         self.process.send_signal(signal.SIGABRT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(5)
+        return self.kill()
+
+    def kill(self) -> int:
+        """Kill the command and its process group; return its exit status."""
+        assert self.process
         with contextlib.suppress(ProcessLookupError):  # nothing is left of it
             os.killpg(self.process.pid, signal.SIGKILL)
         return self.process.wait()
@@ -302,9 +307,22 @@ def _wait_for_any() -> int:
 def _interrupt(running: dict[int, TestRun], selection: bool) -> None:
     """Interrupt the runs, {process id: run}. pytest ends its test,
     cleans up after it and reports.
+
+    A second interruption kills those that have not ended.
     """
-    for pid in running:
-        os.kill(pid, signal.SIGINT)
-    end = time.monotonic() + REPORTS_WITHIN
-    for test_run in running.values():
-        test_run.finish(selection, max(0.0, end - time.monotonic()))
+    try:
+        for pid in running:
+            os.kill(pid, signal.SIGINT)
+        if running:
+            print(
+                "== interrupted: the runs clean up and report; Ctrl-C again kills them", flush=True
+            )
+        end = time.monotonic() + REPORTS_WITHIN
+        for test_run in running.values():
+            test_run.finish(selection, max(0.0, end - time.monotonic()))
+    except BaseException:  # also a pipe that nobody reads any more
+        with _interruption_afterwards():
+            for test_run in running.values():
+                if test_run.process and test_run.process.poll() is None:
+                    test_run.kill()
+        raise

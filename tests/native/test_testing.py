@@ -17,8 +17,24 @@ from tests.processes import assert_gone, wait_until
 TWIN = Twin("ft", Path("twin"), Path(sys.executable), "3.13", False)
 
 
+HANGS = """
+import faulthandler, signal, subprocess, time
+faulthandler.enable()
+signal.signal(signal.SIGINT, lambda *_: print("interrupted", flush=True))
+def hangs():
+    print("started", subprocess.Popen(["sleep", "3600"]).pid, flush=True)
+    time.sleep(3600)
+hangs()
+"""
+
+
 def python(title, code):
     return testing.TestRun(title, [sys.executable, "-I", "-c", code], dict(os.environ))
+
+
+def output(run):
+    """Return what a run has written. Reading does not move where it writes next."""
+    return os.pread(run.output.fileno(), 10_000, 0).decode() if run.process else ""
 
 
 def test_a_failed_run_is_named_and_the_others_go_on(capsys):
@@ -129,19 +145,10 @@ def test_a_run_of_both_twins_has_every_folder_of_tests():
 
 def test_sigterm_ends_every_run_too_and_one_that_does_not_report_is_killed(capsys, monkeypatch):
     monkeypatch.setattr(testing, "REPORTS_WITHIN", 1.0)
-    hangs = (
-        "import faulthandler, signal, subprocess, time\n"
-        "faulthandler.enable()\n"
-        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "def hangs():\n"
-        "    print('started', subprocess.Popen(['sleep', '3600']).pid, flush=True); "
-        "time.sleep(3600)\n"
-        "hangs()"
-    )
-    run = python("one", hangs)
+    run = python("one", HANGS)
 
     def terminate():
-        wait_until(lambda: run.process and os.fstat(run.output.fileno()).st_size)
+        wait_until(lambda: output(run))
         os.kill(os.getpid(), signal.SIGTERM)
 
     thread = threading.Thread(target=terminate)
@@ -153,3 +160,21 @@ def test_sigterm_ends_every_run_too_and_one_that_does_not_report_is_killed(capsy
     assert "== one: interrupted" in shown and "in hangs" in shown  # the traceback
     assert_gone([int(shown.split("started ")[1].split()[0])])
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_a_second_ctrl_c_kills_the_runs_and_what_they_started(capsys):
+    runs = [python("one", HANGS), python("two", HANGS)]
+
+    def interrupt_twice():
+        for expected in ("started", "interrupted"):
+            wait_until(lambda: all(expected in output(run) for run in runs))
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt_twice)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        testing.run(runs, selection=False)
+    thread.join()
+    assert [run.process.returncode for run in runs] == [-signal.SIGKILL] * 2
+    assert_gone([int(output(run).split()[1]) for run in runs])
+    assert "Ctrl-C again" in capsys.readouterr().out
