@@ -47,6 +47,11 @@ class Entry:
         return datetime.fromisoformat(self.started).timestamp()
 
 
+def figures_of(entries: Iterable[Entry], step: str) -> list[tuple[float, float]]:
+    """Return the figure of a step, or of IN_ALL, in each of the entries that have it."""
+    return [entry.figures[step] for entry in entries if step in entry.figures]
+
+
 def runs(root: Path, source: str) -> Iterator[Results]:
     """Yield the complete runs in *root* of the same sources,
     by their hash *source*; at most MOST_RUNS.

@@ -14,7 +14,9 @@ from ftbench.document.store import WrongPath, find, load
 from ftrun import host
 
 # The name of a run's results, of a link to the latest run, and of the document of a merge.
-RESULTS, LATEST, MERGED = "results.json", "latest", "merged.json"
+RESULTS = "results.json"
+LATEST = "latest"
+MERGED = "merged.json"
 # Folders above a machine's runs, in a folder that was named: campaign/node1, node1/results.
 DEEPEST = 2
 # Start of a run's directory in its output root, as the benchmark names it: 20261128-120000.
@@ -25,7 +27,7 @@ MANY = 50
 MOST_NAMES = 8
 
 
-class Found(NamedTuple):
+class CollectedRun(NamedTuple):
     """A run: its results, or the reason why it is left out."""
 
     name: str
@@ -36,26 +38,32 @@ class Found(NamedTuple):
     """Number of runs in the same directory that are not the latest, and are ignored."""
 
 
-def runs(named: Sequence[Path], notes: list[str]) -> Iterator[Found]:
+def runs(named: Sequence[Path], notes: list[str]) -> Iterator[CollectedRun]:
     """Yield each run in the paths *named*, reading one run at a time to save memory.
 
     Adds a note to *notes* for all that a named folder holds other than runs. Raises WrongPath if a
     named path does not exist or has no runs.
     """
     passed_over: dict[str, list[str]] = {}
-    places = list(dict.fromkeys(place for path in named for place in _places(path, passed_over)))
-    notes += [f"passed over: {listed(paths)}: {why}" for why, paths in passed_over.items()]
+    places: dict[Path, None] = {}  # each once, in order
+    for path in named:
+        places |= dict.fromkeys(_places(path, passed_over))
+    for why, paths in passed_over.items():
+        notes.append(f"passed over: {listed(paths)}: {why}")
+    named_places = [*zip(_names([*places]), places, strict=True)]
     first_names: dict[Path | str, str] = {}
-    for name, path in _with_progress([*zip(_names(places), places, strict=True)]):
+    for name, path in _with_progress(named_places):
         try:
             file = find(_newest(path))
             results = _load(file, name, first_names)
-            earlier = 0 if file in (path, path / RESULTS) else len(_runs_in(path)) - 1
-            yield Found(name, file, results, earlier)
+            earlier = 0
+            if file not in (path, path / RESULTS):  # the latest run of an output root
+                earlier = len(_runs_in(path)) - 1
+            yield CollectedRun(name, file, results, earlier)
         except Incomparable as reason:
-            yield Found(name, path, reason)
+            yield CollectedRun(name, path, reason)
         except (WrongPath, OSError, RuntimeError) as error:  # RuntimeError: links in a circle
-            yield Found(name, path, Incomparable(str(error)))
+            yield CollectedRun(name, path, Incomparable(str(error)))
 
 
 def _load(file: Path, name: str, first_names: dict[Path | str, str]) -> Results:
@@ -85,7 +93,8 @@ def _with_progress[T](places: Sequence[T]) -> Iterator[T]:
     from rich.progress import track
 
     console = Console(stderr=True, markup=False, emoji=False, highlight=False)
-    title, plain = f"reading {len(places)} runs", not console.is_terminal
+    title = f"reading {len(places)} runs"
+    plain = not console.is_terminal
     if plain:
         console.print(title)
     yield from track(places, title, console=console, transient=True, disable=plain)
@@ -106,8 +115,8 @@ def _places(path: Path, passed_over: dict[str, list[str]]) -> list[Path]:
     """
     on_host = host.path(str(path))
     if not path.exists():
-        near = os.listdir(path.parent) if path.parent.is_dir() else []
-        names = [host.path(str(path.parent / name)) for name in near]
+        siblings = path.parent.iterdir() if path.parent.is_dir() else ()
+        names = [host.path(str(sibling)) for sibling in siblings]
         raise WrongPath(f"there is no {on_host}{hint(on_host, names)}")
     if not path.is_dir() or _is_run_or_root(path):
         return [path]
@@ -145,17 +154,23 @@ def _is_run_or_root(path: Path) -> bool:
 
 def _holds_folders_only(path: Path) -> bool:
     """True if a directory holds directories, and is neither that of a run nor an output root."""
+    names = []
     try:
-        folders = [entry.name for entry in path.iterdir() if entry.is_dir()]
+        for entry in path.iterdir():
+            if entry.is_dir() and not entry.name.startswith("."):
+                names.append(entry.name)
     except OSError:  # treated as a run, whose error says so
         return False
-    names = [name for name in folders if not name.startswith(".")]
     return bool(names) and not _is_run_or_root(path) and not any(map(STAMP.match, names))
 
 
 def _runs_in(path: Path) -> list[Path]:
-    folders = sorted(folder for folder in path.iterdir() if (folder / RESULTS).exists())
-    return [folder for folder in folders if folder.name != LATEST]
+    """Return the folders of the runs in an output root, the oldest first."""
+    folders = []
+    for folder in sorted(path.iterdir()):
+        if folder.name != LATEST and (folder / RESULTS).exists():
+            folders.append(folder)
+    return folders
 
 
 def _newest(path: Path) -> Path:
@@ -171,6 +186,14 @@ def _newest(path: Path) -> Path:
 
 def _names(places: Sequence[Path]) -> list[str]:
     """Return the path of each run's folder below the folder that holds all of them."""
-    folders = [(path.parent if path.name == RESULTS else path).absolute() for path in places]
-    common = os.path.commonpath([folder.parent for folder in folders]) if folders else ""
+    folders, parents = [], []
+    for path in places:
+        folder = path.absolute()
+        if path.name == RESULTS:
+            folder = folder.parent
+        folders.append(folder)
+        parents.append(folder.parent)
+    if not folders:
+        return []
+    common = os.path.commonpath(parents)
     return [os.path.relpath(folder, common) for folder in folders]

@@ -26,6 +26,11 @@ class Machine:
     waterfall: A[Waterfall, "as the run measured it"]
     speed: A[float, "geometric mean of its candidates' throughput, divided by its kind's"]
 
+    @property
+    def total(self) -> Change:
+        """The effect of the whole waterfall on throughput."""
+        return self.waterfall.throughput.total
+
 
 @dataclass
 class Outlier:
@@ -45,6 +50,16 @@ class Kind:
     name: A[str, "processor, CPUs, memory and GPUs"]
     waterfall: A[Waterfall, "n is the number of machines; intervals include what hours do"]
     machines: list[Machine]
+
+    @property
+    def number(self) -> int:
+        """The number of its machines."""
+        return len(self.machines)
+
+    @property
+    def total(self) -> Change:
+        """The effect of the whole waterfall on throughput."""
+        return self.waterfall.throughput.total
 
 
 @dataclass
@@ -80,7 +95,24 @@ class Group:
     @property
     def machines(self) -> list[Machine]:
         """The machines of all kinds."""
-        return [machine for kind in self.kinds for machine in kind.machines]
+        machines: list[Machine] = []
+        for kind in self.kinds:
+            machines += kind.machines
+        return machines
+
+    @property
+    def runs(self) -> list[str]:
+        """The names of the machines' runs."""
+        return [machine.run for machine in self.machines]
+
+    @property
+    def total(self) -> Step:
+        """The agreement on the whole waterfall."""
+        return self.steps[-1]
+
+    def machine(self, run: str) -> Machine:
+        """Return the machine of this run."""
+        return next(machine for machine in self.machines if machine.run == run)
 
 
 @dataclass

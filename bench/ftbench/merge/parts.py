@@ -2,7 +2,7 @@
 what has to be equal, and what may differ.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ftbench.compare.identity import identity
 from ftbench.compare.waterfalls import ComparableWaterfall, Incomparable, case_of, waterfalls
 from ftbench.document.model import MeasuredScenario, Results, Waterfall
-from ftbench.merge.collect import Found, listed
+from ftbench.merge.collect import CollectedRun, listed
 from ftbench.merge.model import Machine
 from ftbench.plan.candidates import VARIANTS
 from ftbench.plan.scenario import OWN
@@ -37,6 +37,19 @@ class Hardware(NamedTuple):
     memory: int
     """In bytes."""
 
+    @property
+    def name(self) -> str:
+        """The hardware in words: "AMD EPYC, 2 CPUs, 24 GiB"."""
+        gib = self.memory / 2**30
+        memory = f"{gib:.0f} GiB" if gib >= 10 else f"{gib:.1f} GiB"
+        return ", ".join(filter(None, (self.processor, memory, self.gpus)))
+
+    def is_like(self, smaller: "Hardware") -> bool:
+        """True if this is of the kind of a machine with as much memory or less."""
+        if (self.processor, self.gpus) != (smaller.processor, smaller.gpus):
+            return False
+        return self.memory <= ALIKE * smaller.memory
+
 
 @dataclass(frozen=True)
 class Part:
@@ -61,42 +74,48 @@ class Part:
         return self.measured.waterfall.scenario, self.measured.waterfall.case
 
 
-def parts(run_found: Found) -> Iterator[Part | Incomparable]:
+def parts(run: CollectedRun) -> Iterator[Part | Incomparable]:
     """Yield the waterfalls of a run, or the reasons why they, or the run, cannot be merged."""
-    if isinstance(run_found.results, Incomparable):
-        yield run_found.results
+    if isinstance(run.results, Incomparable):
+        yield run.results
         return
-    run = analyse(run_found.results)
-    if run.others:
-        names = ", ".join(scenario.record.name for scenario in run.others)
+    analysis = analyse(run.results)
+    if analysis.others:
+        names = ", ".join(scenario.record.name for scenario in analysis.others)
         yield Incomparable(
             f"{names}: without a waterfall; `compare` puts two such runs side by side"
         )
-    for measured in waterfalls(run):
-        yield measured if isinstance(measured, Incomparable) else _part(run_found, run, measured)
+    for measured in waterfalls(analysis):
+        if isinstance(measured, Incomparable):
+            yield measured
+        else:
+            yield _part(run, analysis, measured)
 
 
-def _part(found: Found, run: Analysis, measured: ComparableWaterfall) -> Part:
-    results, fall, facts = run.results, measured.waterfall, identity(run.results)
-    scenario = run.scenario(fall.scenario)
-    disturbed = sum(bool(run_words.marked(measured_round)) for measured_round in scenario.rounds)
-    path, revision = host.path(str(found.path)), run_words.revision(results)
+def _part(run: CollectedRun, analysis: Analysis, measured: ComparableWaterfall) -> Part:
+    results = analysis.results
+    fall = measured.waterfall
+    scenario = analysis.scenario(fall.scenario)
+    facts = identity(results)
+    machine = Machine(
+        run=run.name,
+        path=host.path(str(run.path)),
+        revision=run_words.revision(results),
+        waterfall=fall,
+        speed=1.0,
+    )
     return Part(
-        machine=Machine(found.name, path, revision, fall, 0.0),
+        machine=machine,
         hardware=_hardware(results),
         measured=measured,
-        candidates=verdict_words.last_against_first(run, fall),
+        candidates=verdict_words.last_against_first(analysis, fall),
         setting={
             **measured.workload,
             **_setting(results, facts, scenario, fall),
             **_software(facts, scenario),
         },
-        options={
-            "the number of workers": str(fall.workers),
-            "the number of turns": str(case_of(scenario, fall).load.turns),
-            **{title: facts[title] for title in NAMED},
-        },
-        disturbed=f"{disturbed} of {run_words.rounds(scenario)}" if disturbed else "",
+        options=_options(facts, scenario, fall),
+        disturbed=_disturbed(scenario),
         warnings=results.warnings,
     )
 
@@ -105,13 +124,36 @@ def _setting(
     results: Results, facts: Mapping[str, str], scenario: MeasuredScenario, fall: Waterfall
 ) -> dict[str, str]:
     usable = max(1, run_words.usable(results) // (scenario.ranks or 1))
-    # Machines that differ in their CPUs have other numbers of workers, but the same words.
-    most = fall.workers == max(results.options.workers or [usable])
-    containers = {twin.os.container or "none": None for twin in results.environment.twins.values()}
-    return {title: facts[title] for title in EQUAL} | {
-        "container": ", ".join(containers),
-        "workers of the waterfall": "the most" if most else str(fall.workers),
+    most = max(results.options.workers or [usable])
+    workers = str(fall.workers)
+    if fall.workers == most:
+        # Machines that differ in their CPUs have other numbers of workers, but the same words.
+        workers = "the most"
+    containers: dict[str, None] = {}
+    for twin in results.environment.twins.values():
+        containers[twin.os.container or "none"] = None
+    setting = {title: facts[title] for title in EQUAL}
+    setting["container"] = ", ".join(containers)
+    setting["workers of the waterfall"] = workers
+    return setting
+
+
+def _options(
+    facts: Mapping[str, str], scenario: MeasuredScenario, fall: Waterfall
+) -> dict[str, str]:
+    options = {
+        "the number of workers": str(fall.workers),
+        "the number of turns": str(case_of(scenario, fall).load.turns),
     }
+    for title in NAMED:
+        options[title] = facts[title]
+    return options
+
+
+def _disturbed(scenario: MeasuredScenario) -> str:
+    """Return the number of disturbed rounds in words; "" for none."""
+    number = len([*filter(run_words.marked, scenario.rounds)])
+    return f"{number} of {run_words.rounds(scenario)}" if number else ""
 
 
 def _software(facts: Mapping[str, str], scenario: MeasuredScenario) -> dict[str, str]:
@@ -127,50 +169,61 @@ def _software(facts: Mapping[str, str], scenario: MeasuredScenario) -> dict[str,
 
 def _hardware(results: Results) -> Hardware:
     """Return the hardware of a run, as the record of the run's first twin describes it."""
-    twin, usable = next(iter(results.environment.twins.values())), run_words.usable(results)
+    twin = next(iter(results.environment.twins.values()))
+    usable = run_words.usable(results)
     cpus = run_words.count(twin.cpu.count, "CPU")
     if usable != twin.cpu.count:
         cpus = f"{usable} of {cpus}"
-    gpus = Counter(twin.gpu.devices)
-    names = [f"{number} x {name}" if number > 1 else name for name, number in gpus.items()]
+    gpus = []
+    for name, number in Counter(twin.gpu.devices).items():
+        gpus.append(f"{number} x {name}" if number > 1 else name)
     processor = f"{twin.cpu.model or 'unknown processor'}, {cpus}"
-    return Hardware(processor, ", ".join(names), twin.memory.total)
+    return Hardware(processor, ", ".join(gpus), twin.memory.total)
 
 
-def kinds(machines: Iterable[Hardware]) -> dict[Hardware, str]:
+def kind_names(groups: Iterable[Sequence[Part]]) -> dict[Hardware, str]:
     """Return {hardware: name of its kind}, such as "AMD EPYC, 2 CPUs, 24 GiB"."""
+    machines: set[Hardware] = set()
+    for group in groups:
+        machines.update(part.hardware for part in group)
     names: dict[Hardware, str] = {}
     before = Hardware("", "", 0)
-    for machine in sorted(set(machines)):
-        if machine[:-1] == before[:-1] and machine.memory <= ALIKE * before.memory:
-            names[machine] = names[before]
-        else:
-            gib = machine.memory / 2**30
-            memory = f"{gib:.0f} GiB" if gib >= 10 else f"{gib:.1f} GiB"
-            names[machine] = ", ".join(filter(None, (machine.processor, memory, machine.gpus)))
+    for machine in sorted(machines):
+        names[machine] = names[before] if machine.is_like(before) else machine.name
         before = machine
     return names
 
 
 def notes(groups: Iterable[Sequence[Part]]) -> list[str]:
     """Return notes that name runs: options that differ in a group, disturbed rounds, warnings."""
-    texts, warned = list[str](), dict[str, list[str]]()
+    texts = []
+    # The runs of each warning, each once.
+    warned: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for group in groups:
         workload = group[0].measured.waterfall.workload
-        for title in group[0].options:
-            runs: dict[str, list[str]] = {}
-            for part in group:
-                runs.setdefault(part.options[title], []).append(part.machine.run)
-            if len(runs) > 1:
-                largest_first = sorted(runs.items(), key=lambda item: -len(item[1]))
-                values = "; ".join(f"{value} in {listed(names)}" for value, names in largest_first)
-                texts.append(f"{workload}: {title} differs: {values}")
-        disturbed = [f"{part.machine.run} ({part.disturbed})" for part in group if part.disturbed]
-        if disturbed:
-            texts.append(f"{workload}: other load disturbed {listed(disturbed)}")
+        for words in (*_differing_options(group), *_disturbed_runs(group)):
+            texts.append(f"{workload}: {words}")
         for part in group:
             for warning in part.warnings:
-                warned.setdefault(warning, []).append(part.machine.run)
-    for warning, names in warned.items():
-        texts.append(f"warning of {listed([*dict.fromkeys(names)])}: {warning}")
+                warned[warning][part.machine.run] = None
+    for warning, runs in warned.items():
+        texts.append(f"warning of {listed([*runs])}: {warning}")
     return texts
+
+
+def _differing_options(group: Sequence[Part]) -> Iterator[str]:
+    for title in group[0].options:
+        runs: defaultdict[str, list[str]] = defaultdict(list)
+        for part in group:
+            runs[part.options[title]].append(part.machine.run)
+        if len(runs) > 1:
+            values = []
+            for value in sorted(runs, key=lambda value: -len(runs[value])):
+                values.append(f"{value} in {listed(runs[value])}")
+            yield f"{title} differs: {'; '.join(values)}"
+
+
+def _disturbed_runs(group: Sequence[Part]) -> Iterator[str]:
+    disturbed = [f"{part.machine.run} ({part.disturbed})" for part in group if part.disturbed]
+    if disturbed:
+        yield f"other load disturbed {listed(disturbed)}"

@@ -1,14 +1,15 @@
 """The view of a merge: all that its page, its summary and the terminal show, in words."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ftbench.document.convert import as_json
+from ftbench.merge.agreement import FEWEST_OF_KIND
 from ftbench.merge.collect import listed
-from ftbench.merge.merging import FEWEST_OF_KIND
-from ftbench.merge.model import Agreement, Group, Kind, Merged, Step
+from ftbench.merge.model import Agreement, Group, Kind, Merged, Outlier, Step
 from ftbench.plan.metrics import METRICS
 from ftbench.report import run_words, waterfalls
 from ftbench.report.draw import Chart
@@ -79,20 +80,34 @@ class View:
 
 def view(merged: Merged) -> View:
     """Return the view of a merge."""
-    machines = {machine.run for group in merged.groups for machine in group.machines}
-    kinds = {kind.name for group in merged.groups for kind in group.kinds}
-    not_merged = [f"left out: {skipped.what}: {skipped.why}" for skipped in merged.left_out]
-    for group in merged.apart:
-        names = listed([machine.run for machine in group.machines])
-        why = listed(group.differences, "; ", MOST_DIFFERENCES)
-        not_merged.append(f"{names}: {group.workload} is set apart: {why}.")
+    document = json.dumps(as_json(merged), indent=1, allow_nan=False)
     return View(
-        title=f"{_machines(len(machines))} of {run_words.count(len(kinds), 'kind')}",
+        title=_title(merged),
         groups=[_group(number, group) for number, group in enumerate(merged.groups)],
-        not_merged=not_merged,
+        not_merged=_not_merged(merged),
         notes=merged.notes,
-        document=json.dumps(as_json(merged), indent=1, allow_nan=False).encode() + b"\n",
+        document=f"{document}\n".encode(),
     )
+
+
+def _title(merged: Merged) -> str:
+    runs: set[str] = set()
+    kinds: set[str] = set()
+    for group in merged.groups:
+        runs.update(group.runs)
+        kinds.update(kind.name for kind in group.kinds)
+    return f"{_machines(len(runs))} of {run_words.count(len(kinds), 'kind')}"
+
+
+def _not_merged(merged: Merged) -> list[str]:
+    """Return a line for each run, or part of a run, that is left out or set apart."""
+    lines = []
+    for skipped in merged.left_out:
+        lines.append(f"left out: {skipped.what}: {skipped.why}")
+    for group in merged.apart:
+        why = listed(group.differences, "; ", MOST_DIFFERENCES)
+        lines.append(f"{listed(group.runs)}: {group.workload} is set apart: {why}.")
+    return lines
 
 
 def _machines(number: int) -> str:
@@ -101,6 +116,9 @@ def _machines(number: int) -> str:
 
 def _group(number: int, group: Group) -> GroupView:
     title = run_words.capital(group.workload)
+    charts = []
+    for place, kind in enumerate(group.kinds[:MOST_KINDS]):
+        charts.append(_waterfall(f"{number}-{place}", kind))
     return GroupView(
         title=title,
         answer=f"{title}: {group.candidates}: {_answer(group)}.",
@@ -108,51 +126,51 @@ def _group(number: int, group: Group) -> GroupView:
         outliers=_outliers(group),
         kinds=_kinds(group.kinds),
         steps=_steps(group.steps),
-        waterfalls=[
-            _waterfall(f"{number}-{place}", kind)
-            for place, kind in enumerate(group.kinds[:MOST_KINDS])
-        ],
+        waterfalls=charts,
         machines=_table_of_machines(group.kinds),
     )
 
 
 def _answer(group: Group) -> str:
     """Return the effect of the whole waterfall: of each kind, or on average over three or more."""
-    mean = group.steps[-1].mean
+    mean = group.total.mean
     if mean and len(group.kinds) > 2:
         number = f"{len(group.kinds)} kinds of machine ({_machines(len(group.machines))})"
         return f"{outcome(THROUGHPUT, mean)} on average over {number}"
-    effects = [
-        (
-            f"{outcome(THROUGHPUT, kind.waterfall.throughput.total)} on "
-            f"{_machines(len(kind.machines))} with {kind.name}"
-        )
-        for kind in group.kinds
-    ]
+    effects = []
+    for kind in group.kinds:
+        effect = outcome(THROUGHPUT, kind.total)
+        effects.append(f"{effect} on {_machines(kind.number)} with {kind.name}")
     return ", and ".join(effects)
 
 
 def _agreement(group: Group) -> list[str]:
     """Return sentences on whether the whole effect differs between kinds; none for one kind."""
-    total = group.steps[-1]
+    total = group.total
     if total.agreement == "one kind":
         return []
-    kinds = sorted(group.kinds, key=lambda kind: kind.waterfall.throughput.total.ratio)
-    several = [kind for kind in kinds if len(kind.machines) >= FEWEST_OF_KIND]
-    single = len(kinds) - len(several)
-    compared = kinds if total.agreement == "too few machines" else several
-    ends = [
-        f"{directed(THROUGHPUT, kind.waterfall.throughput.total.ratio)} on {kind.name}"
-        for kind in (compared[0], compared[-1])
-    ]
-    apart = change(total.apart or 1)
-    texts = [AGREEMENTS[total.agreement].format(low=ends[0], high=ends[1], apart=apart)]
-    if single and compared is several:
+    compared = group.kinds
+    if total.agreement != "too few machines":
+        compared = [kind for kind in group.kinds if kind.number >= FEWEST_OF_KIND]
+    slowest_first = sorted(compared, key=lambda kind: kind.total.ratio)
+    words = AGREEMENTS[total.agreement].format(
+        low=_effect(slowest_first[0]),
+        high=_effect(slowest_first[-1]),
+        apart=change(total.apart or 1),
+    )
+    texts = [words]
+    single = len(group.kinds) - len(compared)
+    if single:
         texts.append(f"Kinds of one machine, which have no part in this: {single}.")
     if total.expected:
-        low, high = (directed(THROUGHPUT, ratio) for ratio in total.expected)
-        texts.append(f"On one more kind of machine, expect roughly {low} to {high}.")
+        low, high = total.expected
+        expected = f"{directed(THROUGHPUT, low)} to {directed(THROUGHPUT, high)}"
+        texts.append(f"On one more kind of machine, expect roughly {expected}.")
     return texts
+
+
+def _effect(kind: Kind) -> str:
+    return f"{directed(THROUGHPUT, kind.total.ratio)} on {kind.name}"
 
 
 def _hours(group: Group) -> str:
@@ -166,46 +184,52 @@ def _hours(group: Group) -> str:
 
 def _outliers(group: Group) -> list[str]:
     """Return a sentence on each outlier: "node17 is 22% slower than its kind (...)"."""
-    totals = {machine.run: machine.waterfall.throughput.total.ratio for machine in group.machines}
-    sizes = {kind.name: len(kind.machines) for kind in group.kinds}
+    alike = Counter((outlier.kind, outlier.what) for outlier in group.outliers)
+    sizes = {kind.name: kind.number for kind in group.kinds}
     texts = []
     for outlier in group.outliers:
-        alike = [
-            other
-            for other in group.outliers
-            if (other.kind, other.what) == (outlier.kind, outlier.what)
-        ]
-        usual = sizes[outlier.kind] - len(alike)
+        usual = sizes[outlier.kind] - alike[outlier.kind, outlier.what]
         rest = f"the other {usual} are within {change(outlier.others)} of their mean"
         text = f"is {directed(THROUGHPUT, outlier.ratio)} than its kind in {group.workload}"
         if outlier.what == "total":
-            total = totals[outlier.run]
-            text = (
-                f"gains otherwise than its kind in {group.workload}: {group.candidates} are "
-                f"{directed(THROUGHPUT, total)}, and on average "
-                f"{directed(THROUGHPUT, total / outlier.ratio)}"
-            )
+            text = _other_gain(group, outlier)
         texts.append(f"{outlier.run} {text} ({rest}).")
     return texts
+
+
+def _other_gain(group: Group, outlier: Outlier) -> str:
+    """Return in words that the whole waterfall's effect is another on an outlier."""
+    total = group.machine(outlier.run).total.ratio
+    usual = total / outlier.ratio
+    return (
+        f"gains otherwise than its kind in {group.workload}: {group.candidates} are "
+        f"{directed(THROUGHPUT, total)}, and on average {directed(THROUGHPUT, usual)}"
+    )
 
 
 def _kinds(kinds: Sequence[Kind]) -> Table:
     rows = []
     for kind in kinds:
-        steps, number = kind.waterfall.throughput, len(kind.machines)
-        speeds = f"{steps.start.value:.0f}", f"{steps.end:.0f}"
-        effect = outcome(THROUGHPUT, steps.total)
-        rows.append((kind.name, str(number), str(kind.waterfall.workers), *speeds, effect))
+        steps = kind.waterfall.throughput
+        row = (
+            kind.name,
+            str(kind.number),
+            str(kind.waterfall.workers),
+            f"{steps.start.value:.0f}",
+            f"{steps.end:.0f}",
+            outcome(THROUGHPUT, steps.total),
+        )
+        rows.append(row)
     head = ("kind of machine", "machines", "workers", "samples/s, first", "last", "throughput")
     return Table(head, tuple(rows), frozenset({1, 2, 3, 4}))
 
 
 def _steps(steps: Sequence[Step]) -> Table:
-    rows = [
-        (step.name, f"x {figure(step.mean.ratio)}", outcome(THROUGHPUT, step.mean), step.agreement)
-        for step in steps
-        if step.mean
-    ]
+    rows = []
+    for step in steps:
+        if step.mean:
+            factor = f"x {figure(step.mean.ratio)}"
+            rows.append((step.name, factor, outcome(THROUGHPUT, step.mean), step.agreement))
     head = ("what changes", "factor", "throughput, mean of the kinds", "kinds of machine")
     return Table(head, tuple(rows), frozenset({1}))
 
@@ -214,7 +238,7 @@ def _waterfall(place: str, kind: Kind) -> Chart:
     """Return the chart of a kind. *place*: of the group and the kind,
     since names may be cut alike.
     """
-    title = f"{kind.waterfall.workload}: {kind.name}, {_machines(len(kind.machines))}"
+    title = f"{kind.waterfall.workload}: {kind.name}, {_machines(kind.number)}"
     speeds = [waterfalls.speeds(machine.waterfall) for machine in kind.machines]
     name = f"{place}-{run_words.slug(kind.name)[:60]}"
     return waterfalls.drawn(name, title, kind.waterfall, "machine", [*zip(*speeds, strict=True)])
@@ -224,8 +248,8 @@ def _table_of_machines(kinds: Sequence[Kind]) -> Table:
     rows = []
     for kind in kinds:
         for machine in kind.machines:
-            speed = directed(THROUGHPUT, machine.speed) if len(kind.machines) > 1 else "-"
-            effect = outcome(THROUGHPUT, machine.waterfall.throughput.total)
+            speed = directed(THROUGHPUT, machine.speed) if kind.number > 1 else "-"
+            effect = outcome(THROUGHPUT, machine.total)
             rows.append((machine.run, kind.name, speed, effect, machine.revision, machine.path))
     head = ("run", "kind of machine", "than its kind", "throughput", "revision", "results")
     return Table(head, tuple(rows), frozenset())

@@ -20,7 +20,8 @@ from ftbench.document import history
 from ftbench.document.convert import as_json
 from ftbench.document.history import Entry
 from ftbench.document.model import Results
-from ftbench.merge import merging
+from ftbench.merge.agreement import agreed_steps
+from ftbench.merge.kinds import mean_of_machines
 from ftbench.report import advice, commands, hour_words
 from ftbench.stats.analysis import analyse
 from ftbench.stats.hours import USUAL, deviation, hours
@@ -164,15 +165,15 @@ def test_like_kinds_differ_in_at_most_5_of_100_merges(machines, sigma):
         else []
     )
     for _ in range(cases):
-        means = {}
-        for kind in "ab":
+        means = []
+        for _ in range(2):
             figures = []
             for _ in range(machines):
                 hour = rng.gauss(0.4, sigma)
                 logs = [rng.gauss(hour, 0.03) for _ in range(5)]
                 figures.append(Figure(sum(logs) / 5, *spread(logs), 5))
-            means[kind] = merging._mean(figures, known)
-        (step,) = merging._steps({"in all": means}, dict.fromkeys("ab", machines))
+            means.append(mean_of_machines(figures, known))
+        (step,) = agreed_steps({"in all": means}, [machines, machines])
         differ += step.agreement == "differs"
     assert differ / cases <= 0.05
 

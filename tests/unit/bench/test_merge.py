@@ -16,7 +16,7 @@ from ftbench import cli
 from ftbench.document.convert import as_json, from_json
 from ftbench.document.model import Results
 from ftbench.document.store import load
-from ftbench.merge import merging
+from ftbench.merge import kinds
 from ftbench.merge.merging import merge
 from ftbench.merge.model import Group
 from ftbench.merge.view import GroupView, _group, view
@@ -173,7 +173,7 @@ def test_a_small_difference_counts_among_the_others(cluster, monkeypatch):
         """
         return sorted(range(8), key=lambda at: abs(values[at] - statistics.median(values)))[::-7]
 
-    monkeypatch.setattr(merging, "outliers", unlikely)
+    monkeypatch.setattr(kinds, "outliers", unlikely)
     for number in range(8):
         cluster.node(f"node{number}", speed=0.6 if number == 5 else 1.0)
     group = only(cluster.merged())
