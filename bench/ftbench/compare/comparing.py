@@ -1,5 +1,5 @@
-"""MeasuredComparison of two runs, A and B, of different machines,
-versions or commits, from their results.json alone.
+"""Comparison of two runs, A and B, of different machines, versions or commits, from their
+results.json alone.
 
 Ratios within a run change with the software; candidates' values change with the machine's speed and
 load, too. A change is B's geometric mean divided by A's. Welch's t on the logarithms gives its
@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from ftbench.compare.identity import HARDWARE, UNKNOWN, described, work
 from ftbench.document.model import MeasuredCase, MeasuredScenario, Results, Stress, Verdict
+from ftbench.plan.candidates import by_key
 from ftbench.plan.metrics import METRICS
 from ftbench.plan.scenario import OWN
 from ftbench.report import run_words
@@ -32,8 +33,17 @@ from ftbench.stats.statistics import CONFIDENCE, FEWEST_ROUNDS, Ratio, exponenti
 
 NO_HOURS = Deviation(0.0)
 
-ScenarioPair = tuple[MeasuredScenario, MeasuredScenario]
-"""One scenario in the runs A and B."""
+
+class ScenarioPair(NamedTuple):
+    """One scenario in the runs A and B."""
+
+    a: MeasuredScenario
+    b: MeasuredScenario
+
+    @property
+    def name(self) -> str:
+        """The scenario's name."""
+        return self.a.name
 
 
 @dataclass(kw_only=True)
@@ -67,6 +77,10 @@ class FigureChange(Ratio):
         return abs(math.log(self.ratio)) if self.shown else 0.0
 
 
+AnyCase = MeasuredCase | MeasuredScenario
+"""A case of a scenario, or the scenario itself if it has no cases."""
+
+
 class Subject(NamedTuple):
     """What is compared of two runs: one candidate's value, or the ratio of two candidates."""
 
@@ -92,13 +106,16 @@ class Subject(NamedTuple):
         """Return (mean, standard error) in each run with two rounds or more that has it."""
         figures = []
         for scenario in scenarios:
-            whole = {candidate.key for candidate in scenario.whole}
-            is_measured = whole.issuperset(self.keys) and metric in scenario.metrics
-            if is_measured and len(scenario.rounds) > 1:
+            if len(scenario.rounds) > 1 and self._is_in(scenario, metric):
                 logs = self.logarithms(scenario, metric)
                 error = math.sqrt(variance(logs) / len(logs))
                 figures.append((fmean(logs), error))
         return figures
+
+    def _is_in(self, scenario: MeasuredScenario, metric: str) -> bool:
+        """True if the scenario has this metric of the candidates in all its rounds."""
+        whole = by_key(scenario.whole)
+        return metric in scenario.metrics and whole.keys() >= set(self.keys)
 
 
 @dataclass
@@ -157,20 +174,18 @@ def compare(a: Results, b: Results, sets: Sequence[Sequence[Results]] = ()) -> R
         result.cautions.append(
             "A and B ran on different machines: values compare these, and only ratios the software"
         )
-    in_a, in_b = _by_name(a), _by_name(b)
+    in_a, in_b = a.by_name, b.by_name
     for name in _in_both(result, "", "measured", in_a, in_b):
-        pair = in_a[name], in_b[name]
+        pair = ScenarioPair(in_a[name], in_b[name])
         cases = _comparable_cases(result, (a, b), pair)
-        subjects = [*_subjects(pair, cases, _whole(result, pair))]
-        result.changes += _changes(pair, subjects, _like(sets, (a, b), pair))
+        whole = _whole(result, pair)
+        subjects = [*_subjects(pair, cases, whole)]
+        like = _like(sets, (a, b), pair)
+        result.changes += _changes(pair, subjects, like)
     result.runs = max((change.hours.runs for change in result.changes), default=0)
     _stress(result, a.stress, b.stress)
     judge(result.changes)
     return result
-
-
-def _by_name(run: Results) -> dict[str, MeasuredScenario]:
-    return {scenario.name: scenario for scenario in run.scenarios}
 
 
 def _on_other_machines(differences: Sequence[tuple[str, str, str]]) -> bool:
@@ -184,11 +199,14 @@ def _on_other_machines(differences: Sequence[tuple[str, str, str]]) -> bool:
 def _differences(a: Results, b: Results) -> list[tuple[str, str, str]]:
     """Return (what, in A, in B) of each difference in machine, software and options."""
     twins = a.environment.twins.keys() & b.environment.twins.keys()
-    in_a, in_b = described(a, twins), described(b, twins)
+    in_a = described(a, twins)
+    in_b = described(b, twins)
     differences = []
     for title in {**in_a, **in_b}:
-        if in_a.get(title) != in_b.get(title):
-            differences.append((title, in_a.get(title, "none"), in_b.get(title, "none")))
+        words_a = in_a.get(title, "none")
+        words_b = in_b.get(title, "none")
+        if words_a != words_b:
+            differences.append((title, words_a, words_b))
     return differences
 
 
@@ -219,7 +237,8 @@ def _stress(result: RunComparison, a: Stress | None, b: Stress | None) -> None:
         alone = "A" if a else "B"
         result.left_out.append(("thread-safety suite", f"run in {alone} alone"))
         return
-    in_a, in_b = _outcomes(a), _outcomes(b)
+    in_a = _outcomes(a)
+    in_b = _outcomes(b)
     for key in _in_both(result, "thread-safety suite", "run", in_a, in_b):
         if in_a[key] != in_b[key]:
             result.outcomes.append(f"{key}: {in_a[key]} in A, {in_b[key]} in B")
@@ -237,14 +256,12 @@ def _outcomes(suite: Stress) -> dict[str, str]:
 
 def _whole(result: RunComparison, pair: ScenarioPair) -> list[str]:
     """Return the keys of the candidates that were in all rounds of both runs."""
-    whole = []
+    in_a = by_key(pair.a.whole)
+    in_b = by_key(pair.b.whole)
     titles = {}
-    for scenario in reversed(pair):
-        whole.append({candidate.key: candidate for candidate in scenario.whole})
-        for candidate in scenario.candidates:
-            titles[candidate.key] = candidate.title
-    in_b, in_a = whole
-    return _in_both(result, pair[0].name, "measured", in_a, in_b, titles)
+    for candidate in (*pair.b.candidates, *pair.a.candidates):
+        titles[candidate.key] = candidate.title
+    return _in_both(result, pair.name, "measured", in_a, in_b, titles)
 
 
 def _subjects(pair: ScenarioPair, cases: Set[str], whole: Sequence[str]) -> Iterator[Subject]:
@@ -285,7 +302,8 @@ def _changes(
 def _figure_change(
     pair: ScenarioPair, subject: Subject, metric: str, like: Sequence[Sequence[MeasuredScenario]]
 ) -> FigureChange:
-    in_a, in_b = (subject.logarithms(scenario, metric) for scenario in pair)
+    in_a = subject.logarithms(pair.a, metric)
+    in_b = subject.logarithms(pair.b, metric)
     usual = USUAL_OF_VALUES
     if subject.is_ratio or METRICS[metric].unit == "MiB":
         usual = USUAL
@@ -293,7 +311,7 @@ def _figure_change(
     hours = deviation(figures, usual)
     return FigureChange(
         **vars(welch(in_a, in_b, hours)),
-        scenario=pair[0].name,
+        scenario=pair.name,
         what=subject.title,
         metric=metric,
         is_ratio=subject.is_ratio,
@@ -312,7 +330,7 @@ def _like(
         expected = work(run, scenario, scenario)
         scenarios = []
         for like_run in like:
-            measured = _by_name(like_run).get(scenario.name)
+            measured = like_run.by_name.get(scenario.name)
             if measured and work(like_run, measured, measured) == expected:
                 scenarios.append(measured)
         alike.append(scenarios)
@@ -325,37 +343,49 @@ def _comparable_cases(
     """Return the names of the cases with equal work in both runs.
     Add the others, with reason, to `result.left_out`.
     """
-    a, b = pair
-    cases_a, cases_b = _cases(a), _cases(b)
+    cases_a = _cases(pair.a)
+    cases_b = _cases(pair.b)
     same = set()
-    for name in _in_both(result, a.name, "measured", cases_a, cases_b):
-        case_a, case_b = cases_a[name], cases_b[name]
-        work_a, work_b = work(runs[0], a, case_a), work(runs[1], b, case_b)
+    for name in _in_both(result, pair.name, "measured", cases_a, cases_b):
+        case_a = cases_a[name]
+        case_b = cases_b[name]
+        work_a = work(runs[0], pair.a, case_a)
+        work_b = work(runs[1], pair.b, case_b)
         different = _different(work_a, work_b)
         if different:
-            where = f"{a.name}: {name}" if name else a.name
+            where = f"{pair.name}: {name}" if name else pair.name
             result.left_out.append((where, f"not the same work: {different}"))
         else:
             same.add(name)
-        lengths = case_a.load.batches_per_worker, case_b.load.batches_per_worker
-        if a.name == OWN and lengths[0] != lengths[1]:
-            in_each = "batches a worker in a turn are {} in A and {} in B".format(*lengths)
-            result.cautions.append(f"{OWN}: {in_each}, chosen from measured times")
+        if pair.name == OWN:
+            _add_caution_of_turns(result, case_a, case_b)
     return same
 
 
-def _cases(scenario: MeasuredScenario) -> dict[str, MeasuredCase | MeasuredScenario]:
+def _add_caution_of_turns(result: RunComparison, case_a: AnyCase, case_b: AnyCase) -> None:
+    """Say so if the turns of a user's dataset differ in their length."""
+    batches_a = case_a.load.batches_per_worker
+    batches_b = case_b.load.batches_per_worker
+    if batches_a != batches_b:
+        in_each = f"batches a worker in a turn are {batches_a} in A and {batches_b} in B"
+        result.cautions.append(f"{OWN}: {in_each}, chosen from measured times")
+
+
+def _cases(scenario: MeasuredScenario) -> dict[str, AnyCase]:
     """Return {name: case}; without cases, the scenario itself is one of no name."""
-    cases: dict[str, MeasuredCase | MeasuredScenario] = {case.name: case for case in scenario.cases}
-    return cases or {"": scenario}
+    if not scenario.cases:
+        return {"": scenario}
+    return {case.name: case for case in scenario.cases}
 
 
 def _different(in_a: Mapping[str, object], in_b: Mapping[str, object]) -> str:
     """Return the differences between two works in words; "" if they are equal."""
     differences = []
     for title in in_a:
-        if in_a[title] != in_b[title]:
-            differences.append(f"{title} is {in_a[title]} in A and {in_b[title]} in B")
+        value_a = in_a[title]
+        value_b = in_b[title]
+        if value_a != value_b:
+            differences.append(f"{title} is {value_a} in A and {value_b} in B")
     return "; ".join(differences)
 
 
@@ -365,23 +395,31 @@ def welch(a: Sequence[float], b: Sequence[float], hours: Deviation = NO_HOURS) -
 
     hours: the variance of each mean between hours, in addition to that within a and b.
     """
-    far, n = fmean(b) - fmean(a), min(len(a), len(b))
+    far = fmean(b) - fmean(a)
+    n = min(len(a), len(b))
     low = high = p = None
     if n >= FEWEST_ROUNDS:
         from scipy.special import stdtr, stdtrit
 
-        in_a = variance(a) / len(a), len(a) - 1.0
-        in_b = variance(b) / len(b), len(b) - 1.0
+        in_a = _variance_of_mean(a)
+        in_b = _variance_of_mean(b)
         between = 2 * hours.variance, hours.degrees
-        error = math.sqrt(math.fsum((in_a[0], in_b[0], between[0])))
+        variances, _ = zip(in_a, in_b, between, strict=True)
+        error = math.sqrt(math.fsum(variances))
         degrees = degrees_of_sum(in_a, in_b, between)
         width = float(stdtrit(degrees, (1 + CONFIDENCE) / 2)) * error
-        low, high = exponential(far - width), exponential(far + width)
+        low = exponential(far - width)
+        high = exponential(far + width)
         # Where nothing varies, the ratio is certain.
         p = 2 * float(stdtr(degrees, -abs(far) / error)) if error else float(far == 0)
     return Ratio(
         ratio=math.exp(far), low=low, high=high, n=n, p=p, resolution=None, verdict=Verdict.TOO_FEW
     )
+
+
+def _variance_of_mean(values: Sequence[float]) -> tuple[float, float]:
+    """Return (the variance of the mean of the values, its degrees of freedom)."""
+    return variance(values) / len(values), len(values) - 1.0
 
 
 def _add_cautions(result: RunComparison, name: str, run: Results) -> None:
@@ -390,11 +428,11 @@ def _add_cautions(result: RunComparison, name: str, run: Results) -> None:
         result.cautions.append(f"{name} is incomplete: {run.reason}")
     for scenario in run.scenarios:
         where = f"{name}: {scenario.name}"
-        number = len(scenario.rounds)
+        rounds = len(scenario.rounds)
         marked = len([*filter(run_words.marked, scenario.rounds)])
         if marked:
-            disturbed = f"{marked} of {number} rounds were disturbed by other load"
+            disturbed = f"{marked} of {rounds} rounds were disturbed by other load"
             result.cautions.append(f"{where}: {disturbed}")
-        if number < FEWEST_ROUNDS:
+        if rounds < FEWEST_ROUNDS:
             few = f"{FEWEST_ROUNDS} are needed to tell a change from noise"
             result.cautions.append(f"{where} has {run_words.rounds(scenario)}: {few}")

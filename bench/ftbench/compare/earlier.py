@@ -8,6 +8,7 @@ overlap in time.
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
@@ -29,11 +30,18 @@ def same(results: Results, root: Path) -> list[Results]:
     """Return the complete runs in the output root *root* of the machine,
     settings and software of *results*.
     """
-    expected, alike = identity(results), dict[str, Results]()
+    expected = identity(results)
+    alike = []
     for other in history.runs(root, results.environment.source):
         if identity(other) == expected and _start(other) is not None:
-            alike[other.started] = other  # a copy of a run counts once
-    return [*alike.values()]
+            alike.append(other)
+    return _without_copies(alike)
+
+
+def _without_copies[Run: (Results, Entry)](runs: Iterable[Run]) -> list[Run]:
+    """Return the last run of each start: runs of the same start are copies."""
+    by_start = {run.started: run for run in runs}
+    return [*by_start.values()]
 
 
 def _start(results: Results) -> float | None:
@@ -62,10 +70,11 @@ def sets(a: tuple[Results, Path], b: tuple[Results, Path]) -> list[list[Results]
     """Return the runs like A and those like B, each from the output root of its file; one set if A
     and B are alike.
     """
-    like_a, like_b = _of_one_machine(*a), _of_one_machine(*b)
+    like_a = _of_one_machine(*a)
+    like_b = _of_one_machine(*b)
     if identity(a[0]) != identity(b[0]):
         return [like_a, like_b]
-    return [[*{run.started: run for run in like_a + like_b}.values()]]
+    return [_without_copies(like_a + like_b)]
 
 
 def _of_one_machine(results: Results, file: Path) -> list[Results]:
@@ -91,13 +100,12 @@ def entries(results: Results) -> Iterator[tuple[Place, Entry]]:
     shared = identity(results)
     for part in waterfalls(analyse(results)):
         if isinstance(part, ComparableWaterfall):
-            fall = part.waterfall
-            place = fall.scenario, fall.case
-            form = json.dumps([shared, place, fall.workers, part.workload])
-            key = hashlib.sha256(form.encode()).hexdigest()
+            place = part.waterfall.scenario, part.waterfall.case
+            form = [shared, place, part.waterfall.workers, part.workload]
+            key = hashlib.sha256(json.dumps(form).encode()).hexdigest()
             figures = {}
-            for name, figure in part.throughput.items():
-                figures[name] = figure.mean, figure.error
+            for step, figure in part.throughput.items():
+                figures[step] = figure.mean, figure.error
             yield place, Entry(key, results.started, results.seconds, figures)
 
 
@@ -109,16 +117,14 @@ def at_all_hours(results: Results, file: Path) -> dict[Place, list[Entry]]:
     by_place = dict(entries(results))
     if not by_place:
         return {}
-    candidates: list[tuple[Place, Entry]] = []
+    in_root: defaultdict[tuple[Place, str], list[Entry]] = defaultdict(list)
     for run in same(results, _root(file)):
-        candidates += entries(run)
+        for place, entry in entries(run):
+            in_root[place, entry.key].append(entry)
     alike = {}
     for place, entry in by_place.items():
-        runs = [entry]
-        for candidate_place, candidate in candidates:
-            if candidate_place == place and candidate.key == entry.key:
-                runs.append(candidate)
-        alike[place] = _of_hours(results, runs + _recorded(results, entry))
+        runs = [entry, *in_root[place, entry.key], *_recorded(results, entry)]
+        alike[place] = _of_hours(results, runs)
     return alike
 
 
@@ -126,9 +132,9 @@ def _of_hours(results: Results, runs: Sequence[Entry]) -> list[Entry]:
     """Return the runs without copies; the first alone if they may be of several machines."""
     # A run is in its folder, in the record, perhaps in a copy of the folder. Copies have the
     # same start: reversed, so that the run's own folder is kept.
-    by_start = {run.started: run for run in reversed(runs)}
-    alike = [*by_start.values()]
-    if _several_machines(identity(results), [(run.time, run.seconds) for run in alike]):
+    alike = _without_copies(reversed(runs))
+    times = [(run.time, run.seconds) for run in alike]
+    if _several_machines(identity(results), times):
         return [runs[0]]
     return alike
 
@@ -154,10 +160,10 @@ def find(results: Results, file: Path) -> dict[Place, dict[str, Hours]]:
     by_place = {}
     for place, alike in at_all_hours(results, file).items():
         times = [entry.time for entry in alike]
+        seconds = max(times) - min(times)
         by_step = {}
-        for name in alike[0].figures:
-            figures = [entry.figures[name] for entry in alike if name in entry.figures]
-            by_step[name] = hours(figures, max(times) - min(times))
+        for step in alike[0].figures:
+            by_step[step] = hours(history.figures_of(alike, step), seconds)
         by_place[place] = by_step
     return by_place
 
@@ -167,4 +173,4 @@ def remember(results: Results) -> None:
     if it has one.
     """
     if results.options.cache:
-        history.record(Path(results.options.cache), [entry for _, entry in entries(results)])
+        history.record(Path(results.options.cache), dict(entries(results)).values())

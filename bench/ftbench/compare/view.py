@@ -115,12 +115,14 @@ def unchanged(changes: list[FigureChange]) -> str:
     """Return a line about *changes* in one metric,
     none of which was shown to be more than noise.
     """
-    verdict, why = "unchanged", "no change that can be told from noise"
+    verdict = "unchanged"
+    why = "no change that can be told from noise"
     far = 1.0
     for change in changes:
         far = max(far, change.ratio, 1 / change.ratio)
         if change.low is None:
-            verdict, why = "unknown  ", "too few rounds to tell"
+            verdict = "unknown  "
+            why = "too few rounds to tell"
     figures = f"{run_words.count(len(changes), 'figure')} of {METRICS[changes[0].metric].noun}"
     return f"{verdict} {figures}, at most {verdict_words.change(far)} apart: {why}"
 

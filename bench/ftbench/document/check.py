@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ftbench.document.convert import schema
 from ftbench.document.model import MeasuredScenario, Results, Stress, Trial
-from ftbench.plan.candidates import VARIANTS
+from ftbench.plan.candidates import VARIANTS, by_key
 from ftbench.plan.metrics import METRICS
 
 # Values above this or below its reciprocal are no measurements; ratios of other values never
@@ -80,7 +80,7 @@ def _of_scenario(scenario: MeasuredScenario) -> Iterator[str]:
         if name not in METRICS:
             yield f"metric {name!r} is unknown to this bench"
     yield from _of_candidates(scenario)
-    keys = {c.key for c in scenario.candidates}
+    keys = set(by_key(scenario.candidates))
     for position, finished in enumerate(scenario.rounds, 1):
         if finished.number != position:
             yield f"round {position} is missing"
@@ -110,7 +110,7 @@ def _of_keys(scenario: MeasuredScenario, keys: set[str]) -> Iterator[str]:
     compared: set[str] = set()
     for pair in scenario.pairs:
         compared |= {pair.numerator, pair.denominator}
-    for key in sorted(compared - {c.key for c in scenario.whole}):
+    for key in sorted(compared - by_key(scenario.whole).keys()):
         yield f"{key} is compared, and was not measured in every round"
     for failure in scenario.failures:
         if failure.candidate not in keys:
@@ -121,17 +121,19 @@ def _of_trials(trials: Sequence[Trial], metrics: Sequence[str]) -> Iterator[str]
     yield from _twice([trial.candidate for trial in trials])
     for trial in trials:
         yield from _of_metrics(trial, metrics)
-        for name, conditions in trial.condition_seconds.items():
-            if len(conditions) != 2 or len(conditions[0]) != len(conditions[1]):
-                yield (
-                    f"{name} of {trial.candidate} does not have equally many turns of two "
-                    f"conditions"
-                )
+        yield from _of_conditions(trial)
         if trial.turn_seconds and not _is_of_its_turns(trial):
             yield f"throughput of {trial.candidate} is not that of its turns"
         for name, curve in trial.distributions.items():
             if len(curve.over.values) != len(curve.values):
                 yield f"{name} of {trial.candidate} is no curve: a value has no place"
+
+
+def _of_conditions(trial: Trial) -> Iterator[str]:
+    for name, conditions in trial.condition_seconds.items():
+        if len(conditions) != 2 or len(conditions[0]) != len(conditions[1]):
+            equally_many = "equally many turns of two conditions"
+            yield f"{name} of {trial.candidate} does not have {equally_many}"
 
 
 def _of_metrics(trial: Trial, metrics: Sequence[str]) -> Iterator[str]:

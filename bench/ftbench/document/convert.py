@@ -59,7 +59,8 @@ def from_json(kind: Any, value: Any) -> Any:
     Ignores keys that are not fields, like a trial's "note". Raises OverflowError for an integer too
     large for a float.
     """
-    origin, arguments = get_origin(kind), get_args(kind)
+    origin = get_origin(kind)
+    arguments = get_args(kind)
     if value is None:
         return None
     if origin in (Annotated, Union, UnionType):
@@ -90,7 +91,8 @@ def _from_object(kind: Any, value: dict[str, Any]) -> Any:
 
 def schema(kind: Any) -> dict:
     """Return the JSON schema of a type. A dataclass's schema contains the schemas of its fields."""
-    origin, arguments = get_origin(kind), get_args(kind)
+    origin = get_origin(kind)
+    arguments = get_args(kind)
     if origin is Annotated:
         return _annotated(schema(arguments[0]), kind.__metadata__)
     if origin is Literal:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from ftbench.document.environment import Count, Environment, Revision, Whole
 from ftbench.machine.disturbance import Disturbance, State
-from ftbench.plan.candidates import CONFIGS, Candidate, Pair
+from ftbench.plan.candidates import CONFIGS, Candidate, Pair, by_key
 from ftbench.plan.scenario import DISTRIBUTION_LIMIT
 from ftbench.plan.waterfall import IN_ALL, PRECISION
 
@@ -263,7 +263,7 @@ class MeasuredScenario:
 
     def candidate(self, key: str) -> Candidate:
         """Return the candidate with this key."""
-        return next(c for c in self.candidates if c.key == key)
+        return by_key(self.candidates)[key]
 
     def trials_of(self, key: str) -> list[Trial]:
         """Return a candidate's trials, one for each round in which the candidate took part."""
@@ -462,3 +462,8 @@ class Results:
     stress: A[
         Stress | None, "outcome of the thread-safety suite (tests/stress); null if it did not start"
     ] = None
+
+    @property
+    def by_name(self) -> dict[str, MeasuredScenario]:
+        """The scenarios by their names."""
+        return {scenario.name: scenario for scenario in self.scenarios}

@@ -6,10 +6,12 @@ until all rounds of all scenarios are done, then "complete".
 
 import contextlib
 import functools
+import itertools
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 
 from ftbench.data import images
@@ -71,7 +73,8 @@ class Run:
             self.warn_of_options()
             failed = self._measure_scenarios(sources)
             if not failed:
-                self.results.status, self.results.reason = "complete", None
+                self.results.status = "complete"
+                self.results.reason = None
             if options.stress and self.results.scenarios:
                 self._stress(self.twins)
             if failed:
@@ -166,7 +169,7 @@ class Run:
         if self.results.status == "complete":
             return
         self.results.reason = reason
-        reached = self.ended | {record.name for record in self.results.scenarios}
+        reached = self.ended | self.results.by_name.keys()
         why = f"the run ended before its first round had: {reason}"
         for scenario in self.scenarios:
             if scenario.name not in reached:
@@ -219,20 +222,18 @@ class Run:
 
     def warn_of_options(self) -> None:
         """Warn if --data or --batch-size has no effect on some of the scenarios."""
-        for value, name, use, used in (
-            (self.results.options.data, "--data", "images", lambda s: s.takes_data),
-            (
-                self.results.options.batch_size,
-                "--batch-size",
-                "what loads batches",
-                lambda s: s.batched,
-            ),
-        ):
-            unaffected = [s.name for s in self.scenarios if not used(s)]
-            if value and unaffected:
-                self.display.warn(
-                    f"{name} is for {use}, and changes nothing in {', '.join(unaffected)}"
-                )
+        options = self.results.options
+        if options.data:
+            self._warn_of_option("--data is for images", attrgetter("takes_data"))
+        if options.batch_size:
+            use = "--batch-size is for what loads batches"
+            self._warn_of_option(use, attrgetter("batched"))
+
+    def _warn_of_option(self, use: str, uses: Callable[[Scenario], bool]) -> None:
+        """Name the scenarios that an option with this *use* changes nothing in."""
+        unaffected = [scenario.name for scenario in itertools.filterfalse(uses, self.scenarios)]
+        if unaffected:
+            self.display.warn(f"{use}, and changes nothing in {', '.join(unaffected)}")
 
     def save(self) -> None:
         """Write results.json; raises ResultsError."""

@@ -31,11 +31,11 @@ class AnalysedScenario:
         the same samples.
         """
         name = metric or self.metric.name
-        return [
-            c
-            for c in self.comparisons
-            if c.metric == name and c.estimate.verdict != Verdict.OTHER_SAMPLES
-        ]
+        comparisons = []
+        for c in self.comparisons:
+            if c.metric == name and c.estimate.verdict != Verdict.OTHER_SAMPLES:
+                comparisons.append(c)
+        return comparisons
 
     def principal(self, metric: str = "") -> list[MeasuredComparison]:
         """Return the comparisons in *metric* (default: the main one) that matter most.
@@ -60,7 +60,8 @@ class AnalysedScenario:
 
 def _implied(comparisons: Sequence[MeasuredComparison]) -> set[str]:
     """Return the kinds of comparisons that other kinds imply: see AnalysedScenario.principal."""
-    kinds, implied = set(), set()
+    kinds = set()
+    implied = set()
     for c in comparisons:
         kinds.add(c.kind)
         if c.kind == "headline" and c.numerator.variant != c.denominator.variant != "serial":
@@ -84,7 +85,7 @@ class Analysis:
 
     def scenario(self, name: str) -> MeasuredScenario:
         """Return the scenario of this name, as in results.json."""
-        return next(s for s in self.results.scenarios if s.name == name)
+        return self.results.by_name[name]
 
     @property
     def others(self) -> list[AnalysedScenario]:

@@ -141,10 +141,13 @@ def more_minutes(scenario: MeasuredScenario, c: Change, metric: str = "") -> int
     low, high = c.interval
     if not low <= 1 <= high or negligible(low, high):
         return None
-    resolution, far, times = math.log(c.resolution), abs(math.log(c.ratio)), 1.0
+    resolution = math.log(c.resolution)
+    far = abs(math.log(c.ratio))
+    times = 1.0
     if metric in ("", scenario.metrics[0]) and (few := turns.too_few_of_all(scenario)):
         # With more turns, the interval is not widened for the rare long ones.
-        resolution, times = resolution - turns.UNSEEN, turns.ENOUGH_TURNS / few
+        resolution = resolution - turns.UNSEEN
+        times = turns.ENOUGH_TURNS / few
     if far * math.sqrt(MOST_MORE) < resolution:
         return 0
     measured = sum(finished.seconds for finished in scenario.rounds)

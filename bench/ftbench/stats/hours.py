@@ -86,7 +86,9 @@ def deviation(sets: Iterable[Sequence[RunFigure]], usual: float = USUAL) -> Devi
     Sets of fewer than FEWEST runs say nothing. If no set says anything,
     return the variance *usual* ** 2.
     """
-    squares, degrees, runs = usual**2 * USUAL_RUNS, USUAL_RUNS, 0
+    squares = usual**2 * USUAL_RUNS
+    degrees = USUAL_RUNS
+    runs = 0
     for figures in sets:
         if len(figures) >= FEWEST:
             squares += _mean(figures).tau2 * (len(figures) - 1)

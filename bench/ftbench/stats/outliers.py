@@ -28,16 +28,21 @@ def outliers(values: Sequence[float], alpha: float) -> list[int]:
     """
     if len(values) < FEWEST:
         return []
-    left, removed, number, most = dict(enumerate(values)), list[int](), 0, len(values) // 4
+    most = len(values) // 4
     risk = alpha
     if len(values) < ROSNERS:
         risk /= most
+    left = dict(enumerate(values))
+    removed: list[int] = []
+    number = 0
     for _ in range(most):
-        n, centre, spread = len(left), fmean(left.values()), stdev(left.values())
-        far = max(left, key=lambda position: abs(left[position] - centre))
-        distance = abs(left.pop(far) - centre)
-        removed.append(far)
-        if distance > critical(n, risk) * spread > 0:
+        limit = critical(len(left), risk) * stdev(left.values())
+        centre = fmean(left.values())
+        distances = {position: abs(value - centre) for position, value in left.items()}
+        farthest = max(distances, key=distances.__getitem__)
+        removed.append(farthest)
+        del left[farthest]
+        if distances[farthest] > limit > 0:
             number = len(removed)
     return removed[:number]
 

@@ -18,7 +18,6 @@ often estimated as 0 (Partlett and Riley, Stat. Med. 36, 2017). Here it held 87%
 """
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -44,7 +43,9 @@ class Mean(NamedTuple):
         """
         from scipy.special import stdtrit
 
-        error = math.sqrt(self.tau2 + self.variance + self.error**2) if new else self.error
+        error = self.error
+        if new:
+            error = math.sqrt(self.tau2 + self.variance + self.error**2)
         far = float(stdtrit(self.degrees, (1 + CONFIDENCE) / 2)) * error
         return self.effect - far, self.effect + far
 
@@ -60,14 +61,21 @@ def random_effects(effects: Sequence[float], errors: Sequence[float]) -> Mean:
     def excess(tau2: float) -> float:
         return _weigh(effects, _weights(errors, tau2)).squares - spare
 
-    tau2, fixed = 0.0, _weigh(effects, _weights(errors))
+    tau2 = 0.0
+    fixed = _weigh(effects, _weights(errors))
     if fixed.squares > spare:
-        # there, the sum of squares is below `spare`
+        # At this tau2, the sum of squares is below `spare`.
         most = _squares([1.0] * len(effects), effects, fixed.mean) / spare
         tau2 = brentq(excess, 0, most)
-    total, mean, squares = _weigh(effects, _weights(errors, tau2))
-    variance = math.fsum(error**2 for error in errors) / len(errors)
-    return Mean(mean, math.sqrt(max(1, squares / spare) / total), spare, tau2, variance)
+    weighted = _weigh(effects, _weights(errors, tau2))
+    inflation = max(1, weighted.squares / spare)
+    return Mean(
+        effect=weighted.mean,
+        error=math.sqrt(inflation / weighted.total),
+        degrees=spare,
+        tau2=tau2,
+        variance=math.sumprod(errors, errors) / len(errors),
+    )
 
 
 class _Weighted(NamedTuple):
@@ -87,13 +95,14 @@ def _weights(errors: Sequence[float], tau2: float = 0.0) -> list[float]:
 
 def _weigh(effects: Sequence[float], weights: Sequence[float]) -> _Weighted:
     total = math.fsum(weights)
-    mean = math.fsum(map(operator.mul, weights, effects)) / total
+    mean = math.sumprod(weights, effects) / total
     return _Weighted(total, mean, _squares(weights, effects, mean))
 
 
 def _squares(weights: Sequence[float], values: Sequence[float], centre: float) -> float:
     """Return the weighted sum of squared distances from *centre*."""
-    return math.fsum(w * (y - centre) ** 2 for w, y in zip(weights, values, strict=True))
+    squares = [(value - centre) ** 2 for value in values]
+    return math.sumprod(weights, squares)
 
 
 def differ(means: Sequence[Mean]) -> float:
@@ -101,8 +110,12 @@ def differ(means: Sequence[Mean]) -> float:
     from scipy.special import fdtrc
 
     effects, errors, degrees, *_ = zip(*means, strict=True)
-    k, weights = len(means), _weights(errors)
-    total, _, squares = _weigh(effects, weights)
-    spread = math.fsum((1 - w / total) ** 2 / d for w, d in zip(weights, degrees, strict=True))
-    f = squares / (k - 1) / (1 + 2 * (k - 2) / (k**2 - 1) * spread)
+    weights = _weights(errors)
+    weighted = _weigh(effects, weights)
+    spread = 0.0
+    for weight, freedom in zip(weights, degrees, strict=True):
+        spread += (1 - weight / weighted.total) ** 2 / freedom
+    # The symbols are Welch's.
+    k = len(means)
+    f = weighted.squares / (k - 1) / (1 + 2 * (k - 2) / (k**2 - 1) * spread)
     return float(fdtrc(k - 1, (k**2 - 1) / (3 * spread), f))

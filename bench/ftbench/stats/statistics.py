@@ -128,13 +128,15 @@ def _add_interval(r: Ratio, logs: Sequence[float], predicted: Predicted | None) 
     """
     from scipy.special import stdtr, stdtrit
 
-    mean, unseen = fmean(logs), 0.0
+    mean = fmean(logs)
+    unseen = 0.0
     if predicted:
         unseen = predicted.unseen
     squared, degrees = spread(logs, predicted)
     error = math.sqrt(squared / len(logs))
     half = float(stdtrit(degrees, (1 + CONFIDENCE) / 2)) * error + unseen
-    r.low, r.high = exponential(mean - half), exponential(mean + half)
+    r.low = exponential(mean - half)
+    r.high = exponential(mean + half)
     beyond = max(0.0, abs(mean) - unseen)
     if error:
         r.p = 2 * float(stdtr(degrees, -beyond / error))

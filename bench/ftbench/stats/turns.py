@@ -18,6 +18,7 @@ from statistics import fmean, variance
 from typing import NamedTuple
 
 from ftbench.document.model import MeasuredScenario, Trial
+from ftbench.plan.candidates import by_key
 from ftbench.plan.metrics import METRICS
 
 FEWEST_TURNS = 4
@@ -70,7 +71,10 @@ def relative_distances(series: Series) -> list[float]:
         distances.append([seconds / mean - 1 for seconds in turns])
     if len(distances) == 1:
         return distances[0]
-    first, second = distances
+    return _differences(*distances)
+
+
+def _differences(first: Sequence[float], second: Sequence[float]) -> list[float]:
     return [a - b for a, b in zip(first, second, strict=True)]
 
 
@@ -81,13 +85,16 @@ def too_few(*candidates: Sequence[Series]) -> int | None:
     Each candidate is given by its trials, one a round. Returns None if there are enough, or if no
     trial has two turns: a single one is long enough.
     """
-    totals, most = [], 0
+    totals = []
+    longest = 0
     for trials in candidates:
         numbers = list(map(_number, trials))
         totals.append(sum(numbers))
-        most = max(most, *numbers, 0)
+        longest = max(longest, *numbers, 0)
     fewest = min(totals, default=0)
-    return fewest if most > 1 and fewest < ENOUGH_TURNS else None
+    if longest <= 1 or fewest >= ENOUGH_TURNS:
+        return None
+    return fewest
 
 
 def _number(series: Series) -> int:
@@ -125,8 +132,8 @@ def _predict_round(trials: Iterable[Series]) -> tuple[float, int]:
     """
     distances = list(map(relative_distances, trials))
     lengths = set(map(len, distances))
-    if len(lengths) == 1:  # the same cycles
-        distances = [[first - sum(others) for first, *others in zip(*distances, strict=True)]]
+    if len(distances) == 2 and len(lengths) == 1:  # the same cycles
+        distances = [_differences(*distances)]
     return sum(map(_variance_of_mean, distances)), min(lengths) - 1
 
 
@@ -143,7 +150,7 @@ def predicted(scenario: MeasuredScenario, metric: str, *keys: str) -> Predicted 
 
 def too_few_of_all(scenario: MeasuredScenario) -> int | None:
     """Return `too_few` for all candidates in the scenario's main metric."""
-    keys = [candidate.key for candidate in scenario.whole]
+    keys = by_key(scenario.whole)
     return too_few(*_of_candidates(scenario, scenario.metrics[0], keys))
 
 

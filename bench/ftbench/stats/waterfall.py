@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -26,6 +27,10 @@ FEWEST_TO_STOP = 8
 WIDEST = 1.3
 # Metrics that are given for both ends of the chain.
 ENDS = ("slowest_rank", "time_to_first_batch", "memory_mib")
+
+
+Checksums = dict[str, set[int]]
+"""{batch: the checksums that a candidate's trials have of it}"""
 
 
 class Chain(NamedTuple):
@@ -51,18 +56,22 @@ def chain(scenario: MeasuredScenario, case: str) -> Chain | None:
     """Return the chain of a case, with the most workers; None if there are no two compared
     candidates.
     """
-    by_key = {c.key: c for c in scenario.whole if c.case == case}
-    configs, workers = set(), 0
-    for c in by_key.values():
-        configs.add(c.config)
-        if c.variant in (TODAY, PROCESSES, THREADS):
-            workers = max(workers, c.workers)
+    candidates = {}
+    configs: set[str] = set()
+    workers = 0
+    for c in scenario.whole:
+        if c.case == case:
+            candidates[c.key] = c
+            configs.add(c.config)
+            if c.variant in (TODAY, PROCESSES, THREADS):
+                workers = max(workers, c.workers)
     if not configs:
         return None
-    links, lacking = _links(by_key, configs, workers, case)
+    links, lacking = _links(candidates, configs, workers, case)
+    if len(links) < 2:
+        return None
     result = Chain(links, in_order(set(CONFIGS) - configs) + lacking)
-    is_chain = len(links) > 1 and _is_compared(scenario, result.end, result.start)
-    return result if is_chain else None
+    return result if _is_compared(scenario, result.end, result.start) else None
 
 
 def _links(
@@ -102,26 +111,30 @@ def apart(scenario: MeasuredScenario, start: Candidate) -> set[tuple[str, str]]:
     A pair is two keys; both (a, b) and (b, a) are included. If the samples of *start* differ from
     round to round, no candidate can be checked, and the set is empty.
     """
-    checksums = {}
+    checksums: dict[str, Checksums] = {}
     for c in scenario.candidates:
         if c.case == start.case:
             checksums[c.key] = _checksums(scenario.trials_of(c.key))
     if max(map(len, checksums[start.key].values()), default=0) > 1:
         return set()
     different = set()
-    for (a, of_a), (b, of_b) in itertools.permutations(checksums.items(), 2):
-        if any(len(of_a[name] | of_b[name]) > 1 for name in of_a.keys() & of_b.keys()):
-            different.add((a, b))
+    for a, b in itertools.combinations(checksums, 2):
+        if _differ(checksums[a], checksums[b]):
+            different |= {(a, b), (b, a)}
     return different
 
 
-def _checksums(trials: Iterable[Trial]) -> dict[str, set[int]]:
-    """Return {batch: the checksums that a candidate's trials have of it}."""
-    checksums: dict[str, set[int]] = {}
+def _differ(a: Checksums, b: Checksums) -> bool:
+    """True if two candidates have different checksums of a batch."""
+    return any(len(a[name] | b[name]) > 1 for name in a.keys() & b.keys())
+
+
+def _checksums(trials: Iterable[Trial]) -> Checksums:
+    checksums: Checksums = defaultdict(set)
     for trial in trials:
         by_name = by_batch(trial.first_batch, trial.rows, len(trial.turn_seconds))
         for name, checksum in by_name.items():
-            checksums.setdefault(name, set()).add(checksum)
+            checksums[name].add(checksum)
     return checksums
 
 
@@ -180,7 +193,10 @@ def _steps(
 
 def _start(scenario: MeasuredScenario, links: Chain, metric: str) -> Start:
     name, candidate = links.links[0]
-    if candidate.variant in (TODAY, PROCESSES) and (method := _start_method(scenario, candidate)):
+    method = ""
+    if candidate.variant in (TODAY, PROCESSES):
+        method = _start_method(scenario, candidate)
+    if method:
         name = f"{name} ({method})"
     return Start(name, candidate.key, scenario.typical(candidate.key, metric))
 
@@ -192,7 +208,8 @@ def _ends(scenario: MeasuredScenario, start: Candidate, end: Candidate) -> dict[
     ends = {}
     for metric in ENDS:
         if metric in scenario.metrics:
-            ends[metric] = [scenario.typical(start.key, metric), scenario.typical(end.key, metric)]
+            first = scenario.typical(start.key, metric)
+            ends[metric] = [first, scenario.typical(end.key, metric)]
     return ends
 
 
