@@ -270,7 +270,9 @@ def run(runs: list[TestRun], selection: bool) -> int:
     `selection` is true if the user gave arguments for pytest. A run then also passes if pytest
     finds no test for it.
     """
-    waiting, running, failed = deque(runs), dict[int, TestRun](), list[str]()
+    waiting = deque(runs)
+    running = dict[int, TestRun]()
+    failed = list[str]()
     try:
         while waiting or running:
             if waiting and len(running) < AT_A_TIME:

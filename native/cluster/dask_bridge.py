@@ -65,7 +65,9 @@ def work(topic: str, command: list[str], folder: str, request: str) -> tuple[str
 
     Raises RuntimeError if the process was killed (SIGKILL), or the worker closes.
     """
-    worker, node, begin = get_worker(), socket.gethostname(), time.monotonic()
+    worker = get_worker()
+    node = socket.gethostname()
+    begin = time.monotonic()
     task = worker.state.tasks[worker.get_current_task()]
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         try:
@@ -116,7 +118,9 @@ class Bridge:
     """The tasks of a campaign on a cluster. One asyncio loop owns all state."""
 
     def __init__(self, client: Client, hello: dict, writer: asyncio.StreamWriter):
-        self._client, self._hello, self._writer = client, hello, writer
+        self._client = client
+        self._hello = hello
+        self._writer = writer
         self._topic = f"ft-repro-{uuid.uuid4().hex}"
         self._starts: collections.Counter[str] = collections.Counter()
         """By a task's key, the number of workers that have started its process."""

@@ -44,7 +44,8 @@ async def _serve(delay: float, size: int) -> None:
                 await asyncio.sleep(delay)
                 status, body = "404 Not Found", b""
                 if request := _REQUEST.match(head):
-                    status, body = "200 OK", sample(int(request.group(1)))
+                    status = "200 OK"
+                    body = sample(int(request.group(1)))
                 about = f"Content-Type: application/octet-stream\r\nContent-Length: {len(body)}"
                 writer.writelines([f"HTTP/1.1 {status}\r\n{about}\r\n\r\n".encode(), body])
                 await writer.drain()

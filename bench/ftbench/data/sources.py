@@ -17,9 +17,12 @@ from ftbench.document.model import Dataset
 
 MIB = 1024 * 1024
 # Small enough to stay in any page cache, so that warm reads never come from the disk.
-SHARDS, SHARD_BYTES = 4, 64 * MIB
+SHARDS = 4
+SHARD_BYTES = 64 * MIB
 # One record: an int16 array of 4 MiB, and a list of (row, column, intensity) of the peaks in it.
-RECORDS, RECORD_SHAPE, PEAKS = 24, (2048, 1024), 2000
+RECORDS = 24
+RECORD_SHAPE = (2048, 1024)
+PEAKS = 2000
 SEED = 20261122
 VERSION = 1
 
@@ -57,10 +60,11 @@ def _peaks(index: int) -> list[tuple[float, float, float]]:
     """Return the (row, column, intensity) of each peak in a record."""
     rows, columns = RECORD_SHAPE
     random = np.random.default_rng([SEED, index, PEAKS])
-    places = random.uniform(0, rows, PEAKS)
+    down = random.uniform(0, rows, PEAKS)
     across = random.uniform(0, columns, PEAKS)
     intensities = random.exponential(1000.0, PEAKS)
-    return list(zip(places.tolist(), across.tolist(), intensities.tolist(), strict=True))
+    peaks = np.stack((down, across, intensities), axis=1)
+    return [*map(tuple, peaks.tolist())]
 
 
 # Functions that make generated files, by the name of the source.
@@ -69,6 +73,8 @@ GENERATED: dict[str, Callable[[images.Progress], list[Path]]] = {
     "shards": default_shards,
     "records": default_records,
 }
+# Versions of these functions.
+VERSIONS = {"images": images.VERSION, "shards": VERSION, "records": VERSION}
 
 
 class Sources:
@@ -79,7 +85,9 @@ class Sources:
     def __init__(
         self, data: Path | None, step: Callable[[str], images.Progress], warn: Callable[[str], None]
     ):
-        self._data, self._step, self._warn = data, step, warn
+        self._data = data
+        self._step = step
+        self._warn = warn
         self._made: dict[str, tuple[list[str], Dataset]] = {}
 
     def get(self, name: str) -> tuple[list[str], Dataset]:
@@ -94,22 +102,29 @@ class Sources:
     def _make(self, name: str) -> tuple[list[str], Dataset]:
         if name == "nothing":
             return [], Dataset("none", name, None, files=0, resized=0, mean_bytes=0, version=None)
-        directory = None
         if name == "images" and self._data:
             directory = self._data.absolute()
             paths = self._own_images(directory)
+            source, version = "own", None
         else:
             paths = GENERATED[name](self._step(f"generating the {name} (once)"))
+            directory = paths[0].parent
+            source = "generated"
+            version = VERSIONS[name]
+        resized = 0
+        if name == "images":
+            resized = self._resized(paths)
         size = sum(path.stat().st_size for path in paths)
-        return [str(path) for path in paths], Dataset(
-            source="own" if directory else "generated",
+        description = Dataset(
+            source=source,
             kind=name,
-            directory=str(directory or paths[0].parent),
+            directory=str(directory),
             files=len(paths),
-            resized=self._resized(paths) if name == "images" else 0,
+            resized=resized,
             mean_bytes=round(size / len(paths)),
-            version=None if directory else _version(name),
+            version=version,
         )
+        return [*map(str, paths)], description
 
     def _own_images(self, directory: Path) -> list[Path]:
         paths, number = images.own_images(directory)
@@ -128,8 +143,3 @@ class Sources:
                 "after decoding, in every candidate alike"
             )
         return resized
-
-
-def _version(name: str) -> int:
-    """Return the version of the generator of a source."""
-    return images.VERSION if name == "images" else VERSION

@@ -28,6 +28,15 @@ CHROMA_TEXTURE = 3.0
 NOISE = 0.4
 
 
+# Slopes of the spectra of the random textures, by their kind.
+SLOPES = {
+    "luminance": (0.9, 1.0, 1.1, 1.2, 1.3),
+    "chroma": (1.4,) * 4,
+    "shading": (2.0,) * 3,
+    "noise": (0.0,) * 3,
+}
+
+
 @functools.cache
 def _fields(kind: str) -> np.ndarray:
     """Return n random textures ("fields") of this kind: (n, HEIGHT,
@@ -36,23 +45,17 @@ def _fields(kind: str) -> np.ndarray:
     Their spectra fall as 1/f^slope. All photographs use these fields, shifted and mirrored, to save
     most of the work.
     """
-    slopes = {
-        "luminance": (0.9, 1.0, 1.1, 1.2, 1.3),
-        "chroma": (1.4,) * 4,
-        "shading": (2.0,) * 3,
-        "noise": (0.0,) * 3,
-    }[kind]
     rng = np.random.default_rng([len(kind), *kind.encode()])
     fy = np.fft.fftfreq(HEIGHT)[:, None]
     fx = np.fft.rfftfreq(WIDTH)[None, :]
     frequency = np.sqrt(fy * fy + fx * fx)
     frequency[0, 0] = np.inf  # no mean
     fields = []
-    for slope in slopes:
+    # Below a few cycles per picture the leaves make the structure.
+    limited = np.maximum(frequency, 4 / WIDTH)
+    for slope in SLOPES[kind]:
         spectrum = np.fft.rfft2(rng.standard_normal((HEIGHT, WIDTH)))
-        # Below a few cycles per picture the leaves make the structure.
-        weights = np.maximum(frequency, 4 / WIDTH) ** -slope
-        field = np.fft.irfft2(spectrum * weights, s=(HEIGHT, WIDTH))
+        field = np.fft.irfft2(spectrum * limited**-slope, s=(HEIGHT, WIDTH))
         fields.append(field / field.std())
     return np.array(fields, dtype=np.float32)
 
@@ -77,7 +80,8 @@ def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
     palette = grey + rng.normal(0, 22, size=(6, 3))
     colours = Image.new("RGB", (WIDTH, HEIGHT), _rgb(palette[0]))
     textures = Image.new("L", (WIDTH, HEIGHT), 40)
-    draw_colour, draw_texture = ImageDraw.Draw(colours), ImageDraw.Draw(textures)
+    draw_colour = ImageDraw.Draw(colours)
+    draw_texture = ImageDraw.Draw(textures)
     # Radii with density r^-3, by inversion; painting from far to near needs no order.
     count = round(LEAVES * rng.lognormal(0, 0.6))
     u = rng.random(count)
@@ -96,7 +100,7 @@ def _leaves(rng: np.random.Generator) -> tuple[Image.Image, Image.Image]:
 
 def _rgb(colour: np.ndarray) -> tuple[int, ...]:
     """Return a colour with each channel cut off to 0...255."""
-    return tuple(int(channel) for channel in np.clip(colour, 0, 255))
+    return tuple(np.clip(colour, 0, 255).astype(int).tolist())
 
 
 def _outline(rng: np.random.Generator, radius: float) -> list[tuple[float, float]]:
@@ -105,8 +109,13 @@ def _outline(rng: np.random.Generator, radius: float) -> list[tuple[float, float
     corners = int(rng.integers(5, 24))
     angles = np.sort(rng.random(corners)) * 2 * np.pi
     reach = radius * rng.uniform(0.6, 1.3, corners)
-    across, down = x + reach * np.cos(angles), y + reach * np.sin(angles)
+    across = x + reach * np.cos(angles)
+    down = y + reach * np.sin(angles)
     return list(zip(across.tolist(), down.tolist(), strict=True))
+
+
+def _blurred(image: Image.Image, radius: float) -> np.ndarray:
+    return np.array(image.filter(ImageFilter.GaussianBlur(radius)), dtype=np.float32)
 
 
 def photograph(seed: int) -> Image.Image:
@@ -116,14 +125,16 @@ def photograph(seed: int) -> Image.Image:
     rng = np.random.default_rng(seed)
     colours, textures = _leaves(rng)
     focus = rng.uniform(0.7, 1.8)
-    picture = np.array(colours.filter(ImageFilter.GaussianBlur(focus)), dtype=np.float32)
-    contrast = np.array(textures.filter(ImageFilter.GaussianBlur(2)), dtype=np.float32) / 64
+    picture = _blurred(colours, focus)
+    contrast = _blurred(textures, 2) / 64
     strength = TEXTURE * rng.lognormal(0, 0.6)
     luminance = _field(rng, "luminance") * strength
-    blue, red = (_field(rng, "chroma") * CHROMA_TEXTURE for _ in range(2))
+    blue = _field(rng, "chroma") * CHROMA_TEXTURE
+    red = _field(rng, "chroma") * CHROMA_TEXTURE
     shading = _field(rng, "shading") * 12
     # Chroma detail in RGB: green is chosen so that luminance stays as it is.
-    for channel, tint in enumerate((red, -0.5 * red - 0.2 * blue, blue)):
+    green = -0.5 * red - 0.2 * blue
+    for channel, tint in enumerate((red, green, blue)):
         detail = (luminance + tint) * contrast
         picture[..., channel] += shading + detail + _field(rng, "noise") * NOISE
     return Image.fromarray(np.clip(picture, 0, 255).astype(np.uint8))

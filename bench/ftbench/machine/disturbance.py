@@ -83,7 +83,8 @@ def between(before: Counters, after: Counters, living: float = 0.0) -> dict:
     own_seconds = max(0.0, after.used - before.used + living)
 
     def difference(name: str, without: float = 0.0, over: float = 1.0) -> float | None:
-        start, end = getattr(before, name), getattr(after, name)
+        start = getattr(before, name)
+        end = getattr(after, name)
         if start is None or end is None:
             return None
         # Counted in ticks, the difference may come out slightly below zero.

@@ -55,7 +55,8 @@ def resident(path: str | Path) -> float | None:
         return 0.0
     memory = numpy.memmap(path, mode="r")
     pages = numpy.empty(-(-memory.size // mmap.PAGESIZE), numpy.uint8)
-    mapped, residency = ctypes.c_void_p(memory.ctypes.data), ctypes.c_void_p(pages.ctypes.data)
+    mapped = ctypes.c_void_p(memory.ctypes.data)
+    residency = ctypes.c_void_p(pages.ctypes.data)
     if _libc.mincore(mapped, ctypes.c_size_t(memory.size), residency) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), str(path))

@@ -70,7 +70,8 @@ def tree_usage() -> Usage:
             except (psutil.AccessDenied, PermissionError):
                 # of a setuid program, only the size may be read
                 size = process.memory_info()
-                anonymous, mapped = size.rss - size.shared, 0
+                anonymous = size.rss - size.shared
+                mapped = 0
                 uss = anonymous
             anonymous_total += anonymous
             # Workers map the files that their parent maps, or fewer.

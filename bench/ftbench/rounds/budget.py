@@ -33,8 +33,10 @@ class Budget:
         """
         if not self.left:
             return math.inf
-        ranks, budget = self.options.ranks or 1, self.options.budget
-        left, least = self.left(), shortest.starting_seconds(processes, ranks, cpus)
+        ranks = self.options.ranks or 1
+        budget = self.options.budget
+        left = self.left()
+        least = shortest.starting_seconds(processes, ranks, cpus)
         if left < least:
             raise BudgetTooShort(
                 shortest.refusal(budget, processes, ranks, budget - left + least, self._usual)

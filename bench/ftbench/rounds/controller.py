@@ -59,9 +59,9 @@ def check_same_work(checksums: dict[str, tuple[str, int]], title: str, result: M
     """Compare a trial's checksums with `checksums` of earlier trials,
     and add new ones; may raise WorkDiffers.
     """
-    for name, checksum in by_batch(
-        result["first_batch"], result["rows"], len(result.get("turn_seconds", ()))
-    ).items():
+    turns = len(result.get("turn_seconds", ()))
+    batches = by_batch(result["first_batch"], result["rows"], turns)
+    for name, checksum in batches.items():
         first_title, expected = checksums.setdefault(name, (title, checksum))
         if checksum != expected:
             raise WorkDiffers(
@@ -158,11 +158,24 @@ class Controller:
                     if turn:
                         self.display.trial(candidate, turn)
                     self.interruption.check()
-                    before = time.monotonic()
-                    result = self._try(candidate, started[candidate].go_on)
-                    seconds[candidate] += time.monotonic() - before
-                    if result is not None:
-                        trials |= self._checked(candidate, result)
+                    trial = started[candidate]
+                    seconds[candidate] += self._take_turn(candidate, trial, trials)
+        return seconds
+
+    def _take_turn(
+        self,
+        candidate: Candidate,
+        running: endpoints.RunningTrial,
+        trials: dict[Candidate, Trial],
+    ) -> float:
+        """Let a trial take its next turn; return its seconds. The last turn's result is added to
+        `trials`.
+        """
+        begin = time.monotonic()
+        result = self._try(candidate, running.go_on)
+        seconds = time.monotonic() - begin
+        if result is not None:
+            trials.update(self._checked(candidate, result))
         return seconds
 
     def _started(
@@ -285,8 +298,10 @@ class Controller:
         """
         turns, at_once = 1, 1
         if self.work.takes_turns:
-            turns, at_once = USUAL_TURNS, min(cpus, len(ranked))
-        kept, given_up = ranked.candidates, list[Candidate]()
+            turns = USUAL_TURNS
+            at_once = min(cpus, len(ranked))
+        kept = ranked.candidates
+        given_up = list[Candidate]()
         if not everybody:
             trial_seconds = costs.trial(turns, at_once) * CAUTION
             kept, given_up = choose(ranked, seconds, trial_seconds, self.fewest)
@@ -340,7 +355,8 @@ class Controller:
 
         Return the round, and the seconds that each trial added to the run (see `_measure_group`).
         """
-        begin, before = time.monotonic(), state()
+        begin = time.monotonic()
+        before = state()
         # Groups stay the same in every round; their order is shuffled.
         groups = self.work.groups(candidates)
         self._order.shuffle(groups)
@@ -386,7 +402,8 @@ def choose(
     Drops essential candidates (drop rank up to ESSENTIAL) only as far as necessary for `fewest`
     rounds to fit.
     """
-    kept, given_up = reduce(ranked, int(seconds / (max(PLANNED_ROUNDS, fewest) * trial_seconds)))
+    planned = max(PLANNED_ROUNDS, fewest)
+    kept, given_up = reduce(ranked, int(seconds / (planned * trial_seconds)))
     essential = ranked.up_to(ESSENTIAL)
     if len(kept) < len(essential):
         kept, _ = reduce(essential, int(seconds / (fewest * trial_seconds)))

@@ -76,7 +76,8 @@ class Looker:
         def largest(name: str) -> Any:
             return max(map(itemgetter(name), looks))
 
-        seconds, opening = largest("seconds"), largest("opening")
+        seconds = largest("seconds")
+        opening = largest("opening")
         ranks = self.options.ranks or 1
         amount = own.amount(seconds, self.options.batch_size)
         workers = max(self.options.workers or self.scenario.workers(self.twins.cpus_of_rank(ranks)))
@@ -106,7 +107,8 @@ class Looker:
 
         Raises TrialFailed if no twin can.
         """
-        looks, failed = [], dict[str, TrialFailed]()
+        looks = []
+        failed = dict[str, TrialFailed]()
         for twin, why in self.twins.lacking.items():
             failed[twin] = TrialFailed(why)
         for twin in sorted(self.twins.endpoints.keys() - failed.keys()):

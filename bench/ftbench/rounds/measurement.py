@@ -211,7 +211,8 @@ class Measurement:
         """Return the candidates that the twins can measure; record the others as skipped."""
         configs, unsendable = self.options.configs, False
         if self._facts:
-            configs, unsendable = self._facts.configs, not self._facts.processes
+            configs = self._facts.configs
+            unsendable = not self._facts.processes
         lacking: dict[str, list[Candidate]] = {}
         ranked = self.scenario.plan.ranked(configs, self._workers(), self.options.quick)
         for c in ranked.candidates:
@@ -230,7 +231,8 @@ class Measurement:
             usual = [count for count in usual if count <= most]
         requested = self.options.workers
         if requested and max(requested) > max(WORKERS_PER_CPU * self._cpus, *usual):
-            workers, cpus = max(requested) * self._ranks, cpus_in_words(self.twins.usable_cpus())
+            workers = max(requested) * self._ranks
+            cpus = cpus_in_words(self.twins.usable_cpus())
             self.display.warn(
                 f"{self.scenario.name}: {workers} workers share {cpus}: what is compared is how "
                 "they get in each other's way (--workers asks for fewer)"
@@ -294,7 +296,8 @@ class Measurement:
         workers, queued, processes = 0, 0, False
         for c in candidates:
             variant = VARIANTS[c.variant]
-            workers, queued = max(workers, c.workers), max(queued, variant.queued_per_worker)
+            workers = max(workers, c.workers)
+            queued = max(queued, variant.queued_per_worker)
             processes = processes or variant.processes
 
         def need(batch_size: int) -> sizing.Demand:

@@ -83,7 +83,8 @@ class Display(Progress):
         """
         self._where, self._later = "", 0.0
         if of > 1:
-            self._where, self._later = f"{name} ({number} of {of})", later
+            self._where = f"{name} ({number} of {of})"
+            self._later = later
             # "raw-size (3 of 20); 12:30 for those after it"
             words = self._where
             if later:
@@ -113,7 +114,10 @@ class Display(Progress):
 
     def round(self, number: int, rounds: int, turns: Mapping[Candidate, int], end: float) -> None:
         """Show the start of a round; all rounds are expected to end at `end` (time.monotonic())."""
-        self._number, self._rounds, self._turns, self._end = number, rounds, turns, end
+        self._number = number
+        self._rounds = rounds
+        self._turns = turns
+        self._end = end
         self._steps = itertools.count()
         if self._plain and number == 1:
             about = "one round"

@@ -45,7 +45,8 @@ class Twins:
         a server in another container ends when its client goes.
         """
         self.lacking.pop(twin, None)  # of an earlier run
-        endpoint, option = self.endpoints.get(twin), f"--twin {twin}={where}"
+        endpoint = self.endpoints.get(twin)
+        option = f"--twin {twin}={where}"
         if endpoint is None or endpoint.closed:
             endpoint = self.endpoints[twin] = connect(where, interruption)
         description = endpoint.describe()
@@ -112,7 +113,8 @@ class Twins:
         """
         if len(self.environments) < 2:
             return []
-        ft, gil = _facts(self.environments["ft"]), _facts(self.environments["gil"])
+        ft = _facts(self.environments["ft"])
+        gil = _facts(self.environments["gil"])
         warnings = []
         for part in ft:
             if ft[part] != gil[part]:
@@ -153,7 +155,8 @@ def _missing(packages: Container[str], names: Iterable[str]) -> list[str]:
 
 def _facts(environment: dict) -> dict[str, str | None]:
     """Return what should be equal in both twins: {title: value}."""
-    python, packages = environment["interpreter"], environment["packages"]
+    python = environment["interpreter"]
+    packages = environment["packages"]
     build = python["build"]
     if python["lto"]:
         build += " with LTO"

@@ -67,7 +67,8 @@ class Work:
             for c in (candidate, *inside):
                 largest = largest.or_more(replace(self, inside={}).demand(c))
             return largest
-        load, variant = self.cases[candidate.case], VARIANTS[candidate.variant]
+        load = self.cases[candidate.case]
+        variant = VARIANTS[candidate.variant]
         return sizing.demand(
             load.batch_size * load.sample_bytes,
             candidate.workers,

@@ -4,6 +4,8 @@ train) with overlap, load + train without.
 
 from __future__ import annotations
 
+import math
+import operator
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -47,10 +49,11 @@ class TorchStep:
         """Train for `units` steps on the first values of a batch (a uint8 tensor);
         return the last loss.
         """
-        samples = 128 * self._width
-        values = batch.reshape(-1)[:samples].to(self.device, non_blocking=True).float() / 255
+        size = 128 * self._width
+        values = batch.reshape(-1)[:size].to(self.device, non_blocking=True)
         # Values of small batches are repeated to fill the network's input.
-        values = values.repeat(-(-samples // values.numel()))[:samples].reshape(128, self._width)
+        times = math.ceil(size / values.numel())
+        values = (values.float() / 255).repeat(times)[:size].reshape(128, self._width)
         loss = values.sum()
         for _ in range(units):
             self._optimiser.zero_grad()
@@ -70,7 +73,8 @@ def measure(task: Task, more: float = 1.0) -> Turns:
     difference of known size. Returns the metrics step_over_max (1 if loading and training overlap
     perfectly) and step_over_sum (1 if they do not overlap).
     """
-    train, batch_sums = TorchStep(), checksums.Seen()
+    train = TorchStep()
+    batch_sums = checksums.Seen()
     steps = task.batches
     with open_loader(task, task.dataset(), persistent=True) as loader:
         for batch in loader.epoch(steps * task.batch_size):
@@ -86,11 +90,12 @@ def measure(task: Task, more: float = 1.0) -> Turns:
             "step": lambda: _mean_step(loader.epoch(epoch), steps, train, round(units * more)),
         }
         seconds = yield from alternate(conditions, task.turns)
-    load, train_alone, step = seconds["load"], seconds["train"], seconds["step"]
-    pairs = {
-        "step_over_max": (step, max(load, train_alone, key=fmean)),
-        "step_over_sum": (step, [sum(pair) for pair in zip(load, train_alone, strict=True)]),
-    }
+    load = seconds["load"]
+    train_alone = seconds["train"]
+    step = seconds["step"]
+    longer = max(load, train_alone, key=fmean)
+    without_overlap = [*map(operator.add, load, train_alone)]
+    pairs = {"step_over_max": (step, longer), "step_over_sum": (step, without_overlap)}
     return {
         **condition_ratios(pairs),
         "note": note(train.device.type, task.workers, cgroup.usable_cpus()),
@@ -105,8 +110,11 @@ def note(device: str, workers: int, cpus: int) -> str:
     If the device is a CPU and there are at least as many workers as CPUs, the note also has the
     number of workers, which then share their CPUs with the training.
     """
-    shared = f", and {workers} workers share {cpus} CPU{'s' if cpus != 1 else ''} with it"
-    return where_trained(device) + (shared if device != "cuda" and workers >= cpus else "")
+    words = where_trained(device)
+    if device != "cuda" and workers >= cpus:
+        plural = "s" if cpus != 1 else ""
+        words += f", and {workers} workers share {cpus} CPU{plural} with it"
+    return words
 
 
 def _mean_step(
@@ -133,11 +141,19 @@ EQUAL = Case("1", "training as long as loading", {"ratio": 1.0}, 1.0)
 LESS = Case("0.5", "training half as long as loading", {"ratio": 0.5}, 0.5)
 MORE = Case("2", "training twice as long as loading", {"ratio": 2.0}, 2.0)
 CASES = (EQUAL, LESS, MORE)
-# For reference, loading without workers: a step has to take the sum.
-SERIAL = tuple(
-    Comparison(Side(config, "serial", 0, case.name), importance=importance, quick=quick)
-    for case, importance, quick in ((EQUAL, 0, "most"), (LESS, 9, ""), (MORE, 9, ""))
-    for config in ("gil", "ft")
+
+
+def _without_workers(case: Case, importance: int, quick: str = "") -> Iterator[Comparison]:
+    """Yield for reference what loads without workers: a step has to take the sum."""
+    for config in ("gil", "ft"):
+        side = Side(config, "serial", 0, case.name)
+        yield Comparison(side, importance=importance, quick=quick)
+
+
+SERIAL = (
+    *_without_workers(EQUAL, importance=0, quick="most"),
+    *_without_workers(LESS, importance=9),
+    *_without_workers(MORE, importance=9),
 )
 
 SCENARIO = of_images(

@@ -41,7 +41,8 @@ class ControllerPipe:
 
     def __init__(self) -> None:
         # Libraries may print, and read: stdin and stdout keep their places for the dialogue alone.
-        self._answer, self._lines = os.fdopen(os.dup(1), "w"), os.fdopen(os.dup(0))
+        self._answer = os.fdopen(os.dup(1), "w")
+        self._lines = os.fdopen(os.dup(0))
         os.dup2(2, 1)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
@@ -64,7 +65,8 @@ def check_configuration(config: str) -> dict:
     """Return this interpreter's build and the state of its GIL;
     raises TrialError if they do not match `config`.
     """
-    twin, enabled = this_twin(), gil_enabled()
+    twin = this_twin()
+    enabled = gil_enabled()
     configuration = CONFIGURATIONS[config]
     if (twin, enabled) != (configuration.twin, configuration.python_gil != "0"):
         raise TrialError(
@@ -174,7 +176,8 @@ def main() -> int:
         yield  # all imports are done at this point
         from ftbench.scenarios import find
 
-        scenario, cases = find(request["scenario"]), (request, *request["others"])
+        scenario = find(request["scenario"])
+        cases = (request, *request["others"])
         result = yield from side_by_side([measure(Task.of(scenario, case)) for case in cases])
 
     try:

@@ -43,7 +43,8 @@ def together(results: Sequence[dict]) -> dict:
     items that cannot be combined are taken from rank 0. Raises TrialError if there are no turns, or
     for a metric that several ranks cannot measure.
     """
-    first, turns = results[0], len(results[0]["turn_seconds"])
+    first = results[0]
+    turns = len(results[0]["turn_seconds"])
     if not turns:
         raise TrialError(
             "this measurement has no turns, in which several ranks could load together: leave "
@@ -106,7 +107,8 @@ class Job:
 
     def __init__(self, ranks: int, controller: ControllerPipe):
         self._ranks, self._controller = ranks, controller
-        self.name, key = f"ft-bench-{os.getpid()}-{secrets.token_hex(4)}", secrets.token_bytes(16)
+        self.name = f"ft-bench-{os.getpid()}-{secrets.token_hex(4)}"
+        key = secrets.token_bytes(16)
         os.environ[KEY] = key.hex()
         self._listener = Listener(address(self.name), "AF_UNIX", backlog=ranks, authkey=key)
         self._connections: dict[Connection, ConnectedRank] = {}
@@ -227,7 +229,8 @@ def main() -> int:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(os.getppid())
-    ranks, controller = int(sys.argv[1]), ControllerPipe()
+    ranks = int(sys.argv[1])
+    controller = ControllerPipe()
     job = Job(ranks, controller)
     conductor = threading.Thread(target=job.conduct)
     conductor.start()

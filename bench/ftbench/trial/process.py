@@ -82,7 +82,8 @@ class Process:
         environment: dict[str, str],
         **options: Any,
     ):
-        self._watch, self._patience = watch, request["patience"]
+        self._watch = watch
+        self._patience = request["patience"]
         self._child = Child(arguments, environment, **options)
 
     def go_on(self) -> dict | None:

@@ -80,7 +80,8 @@ def take(part: Stress, config: str, lines: Iterator[dict]) -> Iterator[StressRes
                         "tests/stress is another version there than in the configurations before: "
                         "rebuild the images, or use the same checkout for both twins"
                     )
-                part.source, part.scenarios = line["source"], line["scenarios"]
+                part.source = line["source"]
+                part.scenarios = line["scenarios"]
                 continue
             result = StressResult(
                 **{field.name: line[field.name] for field in fields(StressResult)}
