@@ -68,7 +68,9 @@ class Call(NamedTuple):
 
     def changes(self) -> list[Change]:
         """Return the changes that the call makes to an object, which it names in words."""
-        argument, receiver, method = self.argument, self.receiver, self.method
+        argument = self.argument
+        receiver = self.receiver
+        method = self.method
         if self.function is next and is_a(argument, itertools.cycle):
             return [Change(argument, "an itertools.cycle", "cycle")]
         if self.function is setattr:

@@ -66,7 +66,8 @@ class _Process:
 
     def _take_message(self, message: Any) -> None:
         if conforms(message, {"progress": str, "threads": bool}):
-            self.step, self.threads = message["progress"], message["threads"]
+            self.step = message["progress"]
+            self.threads = message["threads"]
             _say(self.step)
         elif conforms(message, {"error": str, "status": int}) and message["status"] in (2, 3):
             self.answer = message
@@ -265,7 +266,8 @@ def _failed(options: Any, process: _Process) -> int:
         text = f"not finished within --time-limit {options.time_limit:g} s, while {step}. "
         text += f"The stacks of its threads:\n{stacks}"
     elif process.answer:
-        text, status = process.answer["error"], process.answer["status"]
+        text = process.answer["error"]
+        status = process.answer["status"]
     elif step == _STARTING:
         text = "the audit's process ended before it loaded the dataset; what it said is above"
     else:

@@ -134,20 +134,21 @@ def _copy_container(value: Any, freeze_part: Callable[[Any], Frozen]) -> Frozen:
     of an object of unknown type, its pickled form.
     """
     kind = type(value).__qualname__
+    form: tuple
     elements: Iterable[Frozen]
     if isinstance(value, np.ndarray):
         form = value.dtype.str, value.shape
         elements = map(freeze_part, value.ravel())
-        return Frozen(kind, form, parts=tuple(elements))
-    if isinstance(value, (set, frozenset)):
+    elif isinstance(value, (set, frozenset)):
+        form = (len(value),)
         elements = sorted(map(freeze_part, value), key=repr)
-        return Frozen(kind, (len(value),), parts=tuple(elements))
-    parts = parts_of(value)
-    if parts is None:
-        return Frozen(kind, ("pickled",), pickle.dumps(value))
-    keys = map(repr, parts)
-    elements = map(freeze_part, parts.values())
-    return Frozen(kind, tuple(keys), parts=tuple(elements))
+    else:
+        parts = parts_of(value)
+        if parts is None:
+            return Frozen(kind, ("pickled",), pickle.dumps(value))
+        form = tuple(map(repr, parts))
+        elements = map(freeze_part, parts.values())
+    return Frozen(kind, form, parts=tuple(elements))
 
 
 def parts_of(value: Any) -> dict[Any, Any] | None:
@@ -179,7 +180,8 @@ def difference(copy: Frozen, reference: Frozen, path: str = _WHOLE) -> str | Non
         return f"{path} is {_brief(copy)} instead of {_brief(reference)}"
     if copy.form != reference.form:
         return f"{path} is a {copy.kind} of {_form(copy)} instead of {_form(reference)}"
-    return _difference_of_parts(copy, reference, path) or f"{path}: {_values(copy, reference)}"
+    text = _difference_of_parts(copy, reference, path)
+    return text or f"{path}: {_values(copy, reference)}"
 
 
 def _difference_of_parts(copy: Frozen, reference: Frozen, path: str) -> str | None:
@@ -235,15 +237,18 @@ def _values(copy: Frozen, reference: Frozen) -> str:
     expected = np.frombuffer(reference.data, dtype)
     if len(values) != len(expected):
         return f"{len(values)} values instead of {len(expected)}"
-    both_nan = (values != values) & (expected != expected)
-    different = np.flatnonzero((values != expected) & ~both_nan)
+    are_nan = (values != values) & (expected != expected)
+    different = np.flatnonzero((values != expected) & ~are_nan)
     if not len(different):
         return "NaNs or zeros of other bits"
     first = int(different[0])
-    place = str(first) if dtype == "u1" else _place(first, copy.form, len(values))
+    place = str(first)
+    if dtype != "u1":
+        place = _place(first, copy.form, len(values))
+    value = values[first].item()
     return (
         f"{len(different)} of {len(values)} values differ, the first at [{place}]: "
-        f"{values[first].item()} instead of {expected[first].item()}"
+        f"{value} instead of {expected[first].item()}"
     )
 
 
@@ -254,7 +259,7 @@ def _place(number: int, form: tuple, size: int) -> str:
     if len(form) != 2 or np.prod(form[1]) != size:
         return str(number)
     indices = np.unravel_index(number, form[1])
-    return ", ".join(str(int(index)) for index in indices)
+    return ", ".join(map(str, indices))
 
 
 def _dtype(copy: Frozen) -> np.dtype:

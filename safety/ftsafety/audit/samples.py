@@ -266,7 +266,8 @@ def thread(name: str, target: Callable[..., None], *args: Any) -> threading.Thre
     """Return a new daemon thread with the caller's torch modes and context variables, like a worker
     of the loader.
     """
-    adopt_modes, context = consumer_modes(), own_context()
+    adopt_modes = consumer_modes()
+    context = own_context()
 
     def run() -> None:
         adopt_modes()

@@ -104,7 +104,8 @@ def _without_slow(runs: AllRuns) -> dict[str, Runs]:
         if config in CONFIGURATIONS:
             successes += config_runs.of_kind(Kind.OK)
         failures += filter(_failed_in_time, config_runs.outcomes)
-    far, late = FAR * _longest(successes), FAR * _longest(failures)
+    far = FAR * _longest(successes)
+    late = FAR * _longest(failures)
     result = {}
     for config, config_runs in runs.items():
         outcomes = [_unless_slow(outcome, far, late) for outcome in config_runs.outcomes]

@@ -142,7 +142,9 @@ class Campaign:
             deadline: time.monotonic() at which the rounds end.
             missing: by the name of a twin, the reason why this twin cannot run the script.
         """
-        self.script, self.twins, self.limits = script, twins, limits
+        self.script = script
+        self.twins = twins
+        self.limits = limits
         self.missing = dict(missing or {})
         self.stopped: str | None = None
         """The reason why the rounds ended early; None if they did not."""
@@ -150,7 +152,8 @@ class Campaign:
         """The configurations in which PYTHON_GIL=0 holds the GIL off,
         because an import turned it on.
         """
-        self._progress, self._deadline = progress, deadline
+        self._progress = progress
+        self._deadline = deadline
 
     def run(
         self,

@@ -355,7 +355,8 @@ def _blocker(kind: Kind, messages: Messages, stderr: str) -> Blocker | None:
 
 def _cause(kind: Kind, message: dict, stderr: str) -> Blocker | None:
     """Return the cause that the runner tells of an exception."""
-    cause, detail = message["cause"], message["what"]
+    cause = message["cause"]
+    detail = message["what"]
     if kind is Kind.OK and cause not in GUARDS:
         return None
     if cause == "arguments" and not detail:  # a parser's message

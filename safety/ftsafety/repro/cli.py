@@ -99,7 +99,8 @@ class Reproduction:
         progress: Progress,
         stack: contextlib.ExitStack,
     ):
-        self._options, self._interruption = options, interruption
+        self._options = options
+        self._interruption = interruption
         self._progress, self._stack = progress, stack
         self._script: Script = options.script
         self._command = commands.repro(options)
@@ -189,7 +190,8 @@ class Reproduction:
         dependencies(self._script.text)
         cluster = ClusterCampaign(options, self._interruption, self._progress)
         runs = cluster.run(options.configs, options.repeat, options.threads, enough=early)
-        self.descriptions, self.packages = cluster.descriptions, cluster.packages
+        self.descriptions = cluster.descriptions
+        self.packages = cluster.packages
         return runs, cluster
 
     def campaign(self) -> Campaign:
@@ -203,7 +205,8 @@ class Reproduction:
         missing |= self._excluded()
         self.packages = self._add_packages(missing)
         deadline = time.monotonic() + self._options.budget
-        limits, absent = self._options.limits, {**self.packages.missing, **missing}
+        limits = self._options.limits
+        absent = {**self.packages.missing, **missing}
         return Campaign(self._script, self._twins, limits, self._progress.update, deadline, absent)
 
     def _connect(self) -> None:
@@ -284,7 +287,8 @@ class Reproduction:
                 twins[name] = self._twins[name]
         installed = {name: self.descriptions[name]["packages"] for name in twins}
         requirements = (*dependencies(self._script.text), *self._options.packages)
-        cache, note = self._options.cache, self._progress.note
+        cache = self._options.cache
+        note = self._progress.note
         return add(requirements, twins, installed, work.resolve(), cache, self._interruption, note)
 
     def _remedies(self, runs: AllRuns) -> list[tuple[str, str]]:

@@ -113,7 +113,9 @@ class ClusterCampaign(Campaign):
         """
         deadline = time.monotonic() + options.budget
         super().__init__(options.script, {}, options.limits, progress.update, deadline)
-        self._options, self._interruption, self._note = options, interruption, progress.note
+        self._options = options
+        self._interruption = interruption
+        self._note = progress.note
         self._source = source_hash()
         self._folder = options.dask_folder or str(ROOT)
         self.descriptions: dict[str, dict] = {}
@@ -272,7 +274,8 @@ class ClusterCampaign(Campaign):
 
     def _compare(self, node: str, answer: dict) -> None:
         """Raise TwinError if *node* differs from the first node."""
-        twins, added = answer["twins"], answer["added"]
+        twins = answer["twins"]
+        added = answer["added"]
         if not self.descriptions:
             self.descriptions = twins
             self.packages = Packages(added, answer["missing"], answer["remarks"])

@@ -150,7 +150,8 @@ def _in_folder(start: str, options: Options) -> str:
 
     A redirection names a file for the current directory, not for the script's folder.
     """
-    script, folder = options.script, _folder(options)
+    script = options.script
+    folder = _folder(options)
     file = shell_path(script.name) if folder or options.module else script.argument
     command = f"{start} {_plain_command(script, file)}"
     redirection = _redirection(options)

@@ -122,7 +122,8 @@ def _missing_module(name: str) -> tuple | None:
 
 
 def _missing_program(error) -> tuple | None:
-    name, frames = os.fsdecode(error.filename), frames_of(error)
+    name = os.fsdecode(error.filename)
+    frames = frames_of(error)
     if not frames or os.sep in name:
         return None
     innermost, _, _ = frames[-1]

@@ -25,7 +25,8 @@ from ftsafety.repro.script import FILE, MODULE, TESTS, Script, relative
 
 KIB = 1024
 LARGEST_SCRIPT = 1024 * KIB
-LARGEST_FOLDER, LARGEST_SENT = 64 * KIB * KIB, 8 * KIB * KIB
+LARGEST_FOLDER = 64 * KIB * KIB
+LARGEST_SENT = 8 * KIB * KIB
 """Limits in bytes for all files together: for native runs, and for files sent to a container."""
 MOST_FILES = 2000
 LEFT_OUT = ("__pycache__", "node_modules")

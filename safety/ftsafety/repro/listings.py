@@ -35,7 +35,9 @@ class Listings:
     def __init__(self, script: str, sender, name_of):
         self.unmatched: dict = {}
         """The patterns that no file matches, as keys, in order."""
-        self._script, self._sender, self._name_of = script, sender, name_of
+        self._script = script
+        self._sender = sender
+        self._name_of = name_of
         self._matched = False
         self._raced = False
         """True once the script had started a thread or forked before a listing."""

@@ -103,8 +103,10 @@ class _Installer:
         cache: Path,
         interruption: Interruption,
     ):
-        self._requirements, self._installed = requirements, installed
-        self._cache, self._interruption = cache, interruption
+        self._requirements = requirements
+        self._installed = installed
+        self._cache = cache
+        self._interruption = interruption
         self._folders = (work / str(number) for number in itertools.count())
 
     def put(self, name: str, twin: LocalScripts, pins: Versions) -> Versions:
@@ -140,7 +142,8 @@ class _Installer:
             return why
         package = match[1]
         free = name != "gil"
-        version, later = name, _tag(SERIES[-1], free)
+        version = name
+        later = _tag(SERIES[-1], free)
         if name in ("ft", "gil"):
             version = _tag("{}.{}".format(*sys.version_info), free)
         words = f"no wheel of {package} for {version}"

@@ -293,7 +293,8 @@ def _packages(versions: VersionsByTwin) -> Iterator[str]:
 
 
 def _machine(description: dict) -> Iterator[str]:
-    cpu, os_ = description["cpu"], description["os"]
+    cpu = description["cpu"]
+    os_ = description["os"]
     system = f"{os_['name']}, Linux {os_['kernel']}, {os_['container'] or 'no container'}"
     yield f"processor: {one_line(cpu['model'])}, {cpu['usable']} usable of {cpu['count']}"
     yield f"memory: {description['memory']['total'] / 2**30:.1f} GiB"

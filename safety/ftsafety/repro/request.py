@@ -58,7 +58,8 @@ class Request:
         """
         if values["config"] not in CONFIGURATIONS:
             raise ValueError(f"unknown configuration {values['config']!r}")
-        script, limits = Script.from_json(values["script"]), Limits(**values["limits"])
+        script = Script.from_json(values["script"])
+        limits = Limits(**values["limits"])
         return cls(
             values["config"], script, int(values["threads"]), limits, bool(values["force_off"])
         )

@@ -53,7 +53,8 @@ def environment(
         variables["PYTHON_GIL"] = forced
     if overlay:
         variables["PYTHONPATH"] = _joined(overlay, variables.get("PYTHONPATH", ""))
-    home, temporary = str(scratch / "home"), str(scratch / "tmp")
+    home = str(scratch / "home")
+    temporary = str(scratch / "tmp")
     return {
         **variables,
         "HOME": home,
@@ -145,7 +146,9 @@ def _watched(
     overlay: str | None,
 ) -> Ended:
     """Start the runner in the scratch folder, and watch the run to its end."""
-    script, home, limits = request.script, scratch / "script", request.limits
+    script = request.script
+    home = scratch / "script"
+    limits = request.limits
     specification = {
         "folder": str(home),
         "script": str(home / script.name),

@@ -36,7 +36,8 @@ from typing import Any
 DUMP_SIGNAL = signal.SIGRTMIN + 7
 MOST_MESSAGES = 50
 # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT and inspect.CO_COROUTINE
-ALLOW_TOP_LEVEL_AWAIT, CO_COROUTINE = 0x2000, 0x80
+ALLOW_TOP_LEVEL_AWAIT = 0x2000
+CO_COROUTINE = 0x80
 WITHOUT = ("cacheprovider", "threadexception", "unraisableexception", "faulthandler")
 PYTEST = ("-q", *(f"-pno:{plugin}" for plugin in WITHOUT))
 
@@ -216,7 +217,9 @@ class Sender:
         """The hook that records listings of files; None if the script's source mentions none."""
         # (cause, detail) that is known before the exception that ends the script
         self.cause: tuple = ()
-        self._pipe, self._owner, self._left = pipe, os.getpid(), MOST_MESSAGES
+        self._pipe = pipe
+        self._owner = os.getpid()
+        self._left = MOST_MESSAGES
         self._gil = getattr(sys, "_is_gil_enabled", lambda: True)
         self._before: set = set()
         self._futures: list = []

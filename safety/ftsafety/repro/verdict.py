@@ -50,6 +50,10 @@ SOUGHT = (Pattern.WITHOUT_GIL, Pattern.FREE_THREADED)
 """Of several signatures, the one whose pattern comes first makes the headline."""
 
 
+Configs = tuple[str, ...]
+"""Names of configurations, in their usual order."""
+
+
 class Count(NamedTuple):
     """Number of failures among runs of one or more configurations."""
 
@@ -86,17 +90,17 @@ class FailureCounts:
     """
 
     @property
-    def failing(self) -> tuple[str, ...]:
+    def failing(self) -> Configs:
         """The configurations with this failure."""
-        return tuple(config for config, count in self.counts.items() if count.failures)
+        return _configs(self.counts, attrgetter("failures"))
 
     @property
-    def capable(self) -> tuple[str, ...]:
+    def capable(self) -> Configs:
         """The configurations with runs that could show this failure."""
-        return tuple(config for config, count in self.counts.items() if count.runs)
+        return _configs(self.counts, attrgetter("runs"))
 
     @property
-    def sound(self) -> tuple[str, ...]:
+    def sound(self) -> Configs:
         """The configurations in which runs could show this failure, and none did."""
         failing = self.failing
         return tuple(config for config in self.capable if config not in failing)
@@ -121,9 +125,9 @@ class Verdict:
     """Verdict on the runs, with the statistics behind it."""
 
     pattern: Pattern
-    judged: tuple[str, ...] = ()
+    judged: Configs = ()
     """The configurations with at least one run that counts."""
-    unknown: tuple[str, ...] = ()
+    unknown: Configs = ()
     """The configurations with missing runs, or in which most runs do not count."""
     main: FailureCounts | None = None
     """The finding that the report's first sentence states; None if nothing failed."""
@@ -132,11 +136,11 @@ class Verdict:
     level: float = SIGNIFICANT
 
     @property
-    def failing(self) -> tuple[str, ...]:
+    def failing(self) -> Configs:
         return self.main.failing if self.main else ()
 
     @property
-    def judged_with_gil(self) -> tuple[str, ...]:
+    def judged_with_gil(self) -> Configs:
         """The judged configurations in which the GIL is on."""
         return tuple(config for config in self.judged if config != "ft")
 
@@ -198,9 +202,9 @@ def judge(every: AllRuns, level: float = SIGNIFICANT) -> Verdict:
     return Verdict(main.pattern, judged, unknown, main, besides, level)
 
 
-def _configs(runs: AllRuns, test: Callable[[Runs], object]) -> tuple[str, ...]:
-    """Return the configurations whose runs pass *test*."""
-    return tuple(config for config, config_runs in runs.items() if test(config_runs))
+def _configs[Value](values: Mapping[str, Value], test: Callable[[Value], object]) -> Configs:
+    """Return the configurations whose value passes *test*. *values*: by configuration."""
+    return tuple(config for config, value in values.items() if test(value))
 
 
 def _is_unknown(runs: Runs) -> bool:
@@ -212,7 +216,7 @@ def _is_unknown(runs: Runs) -> bool:
     return 2 * runs.counted < len(runs.outcomes)
 
 
-def _pattern_without_failures(runs: AllRuns, judged: tuple, unknown: tuple) -> Pattern:
+def _pattern_without_failures(runs: AllRuns, judged: Configs, unknown: Configs) -> Pattern:
     blocked = _configs(runs, methodcaller("of_kind", Kind.BLOCKED))
     if blocked and not judged:
         return Pattern.NOT_BEGUN

@@ -41,7 +41,8 @@ def sentence(verdict: Verdict, runs: AllRuns) -> str:
     if not verdict.judged:
         return f"Cannot be judged: no run could be counted ({_why_not(runs, runs)})."
     if verdict.pattern is Pattern.UNJUDGED:
-        were, why = _were(verdict.unknown), _why_not(runs, verdict.unknown)
+        were = _were(verdict.unknown)
+        why = _why_not(runs, verdict.unknown)
         return f"Cannot be judged: no run failed, but {were} not run to the end ({why})."
     if verdict.main is None:
         return _not_reproduced(verdict, runs)
@@ -104,7 +105,8 @@ def _besides(finding: FailureCounts, verdict: Verdict) -> str:
     p = ""
     if finding.p is not None:
         p = f" (p = {finding.p:.2g})"
-    name, where = named(finding.signature), _where(finding, verdict)
+    name = named(finding.signature)
+    where = _where(finding, verdict)
     return f"Besides, {name}{where}: {_seen(finding)}{p}."
 
 
@@ -227,7 +229,8 @@ def _more_often(verdict: Verdict) -> Iterator[str]:
     if verdict.main is None or "ft" not in verdict.judged or not configs:
         return
     counts = verdict.main.counts
-    without, with_ = counts["ft"], total(counts, configs)
+    without = counts["ft"]
+    with_ = total(counts, configs)
     p = p_value(without, with_)
     if p < verdict.level:
         more = "more" if without.rate > with_.rate else "less"

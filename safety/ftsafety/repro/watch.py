@@ -100,7 +100,8 @@ def watch(
         child.kill()
         child.listen({}, DRAIN_SECONDS)
         result.returncode = child.returncode
-        result.left_behind, result.unkillable = child.left_behind, child.unkillable
+        result.left_behind = child.left_behind
+        result.unkillable = child.unkillable
     return result
 
 
