@@ -40,8 +40,7 @@ def same(results: Results, root: Path) -> list[Results]:
 
 def _without_copies[Run: (Results, Entry)](runs: Iterable[Run]) -> list[Run]:
     """Return the last run of each start: runs of the same start are copies."""
-    by_start = {run.started: run for run in runs}
-    return [*by_start.values()]
+    return list({run.started: run for run in runs}.values())
 
 
 def _start(results: Results) -> float | None:

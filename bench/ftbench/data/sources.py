@@ -105,18 +105,17 @@ class Sources:
         if name == "images" and self._data:
             directory = self._data.absolute()
             paths = self._own_images(directory)
-            source, version = "own", None
+            version = None
         else:
             paths = GENERATED[name](self._step(f"generating the {name} (once)"))
             directory = paths[0].parent
-            source = "generated"
             version = VERSIONS[name]
         resized = 0
         if name == "images":
             resized = self._resized(paths)
         size = sum(path.stat().st_size for path in paths)
         description = Dataset(
-            source=source,
+            source="generated" if version else "own",
             kind=name,
             directory=str(directory),
             files=len(paths),
