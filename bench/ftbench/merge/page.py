@@ -3,7 +3,7 @@
 from ftbench.merge.view import METHOD, View
 from ftbench.report import page
 from ftbench.report.render import render
-from ftbench.report.style import PALETTE
+from ftbench.report.style import COLOURS, PALETTE
 from ftrun import escape
 
 
@@ -19,5 +19,6 @@ def write(view: View) -> bytes:
         drawn=page.drawn(charts),
         download=download,
         palette=PALETTE,
+        colours=COLOURS,
     )
     return text.encode()

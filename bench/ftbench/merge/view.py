@@ -1,5 +1,6 @@
 """The view of a merge: all that its page, its summary and the terminal show, in words."""
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -69,6 +70,8 @@ class View:
 
     title: str
     """The numbers of machines and of kinds: "3 machines of 2 kinds"."""
+    configurations: dict[str, str]
+    """{short name of a configuration: its meaning}"""
     groups: list[GroupView]
     not_merged: list[str]
     notes: list[str]
@@ -83,6 +86,7 @@ def view(merged: Merged) -> View:
     document = json.dumps(as_json(merged), indent=1, allow_nan=False)
     return View(
         title=_title(merged),
+        configurations=run_words.configurations(_configurations(merged)),
         groups=[_group(number, group) for number, group in enumerate(merged.groups)],
         not_merged=_not_merged(merged),
         notes=merged.notes,
@@ -108,6 +112,14 @@ def _not_merged(merged: Merged) -> list[str]:
         why = listed(group.differences, "; ", MOST_DIFFERENCES)
         lines.append(f"{listed(group.runs)}: {group.workload} is set apart: {why}.")
     return lines
+
+
+def _configurations(merged: Merged) -> set[str]:
+    """Return the names of the configurations in the waterfalls."""
+    names = set()
+    for kind in itertools.chain.from_iterable(group.kinds for group in merged.groups):
+        names |= {key.split("/")[0] for key in kind.waterfall.throughput.candidates}
+    return names
 
 
 def _machines(number: int) -> str:

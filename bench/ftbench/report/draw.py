@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Polygon, Rectangle
 
 from ftbench.report import style
 from ftbench.report.style import (
@@ -23,6 +23,7 @@ from ftbench.report.style import (
     LINE,
     LOOKS,
     SHOWN,
+    SLOWER,
     SOFT,
     TEXT,
     WIDTH,
@@ -34,6 +35,8 @@ from ftbench.report.tables import Table
 # The margin left of the plot, and the plot's width; the last mark needs some room on the right.
 MARGIN, PLOT = 6, WIDTH - 32
 CURVE_HEIGHT = 220
+# The longest head of a step's arrow, in pixels.
+HEAD = 8
 # Curves of more points have this number of marks, and bands for their ranges.
 MOST_MARKS = 12
 # The most charts of single cases that are shown; others are shown on request.
@@ -73,9 +76,11 @@ class Row:
     begin: float = 0.0
     """Value at which the bar starts."""
     dots: tuple[float, ...] = ()
-    """Values of single trials or machines, drawn as dots."""
+    """Values of single trials or machines, drawn as dots below the bar."""
+    is_step: bool = False
+    """True for a change from `begin` to `value`, which is drawn as an arrow."""
     shown: bool = True
-    """False if the value is a ratio that is not shown to differ from 1."""
+    """False if the value is a ratio, or a step, that is not shown to differ from no change."""
 
     @property
     def room(self) -> float:
@@ -89,6 +94,16 @@ class Row:
         """All places on the horizontal axis where the row draws something."""
         places = self.value, self.begin, self.low, self.high, *self.dots
         return [place for place in places if place is not None]
+
+    @property
+    def colours(self) -> tuple[str, str]:
+        """Colours of the bar's face, and of its edge and hatching. Only what is shown is filled."""
+        colour = COLOURS[self.config]
+        if not self.shown:
+            return BACK, colour
+        if self.is_step and self.value < self.begin:
+            colour = SLOWER
+        return colour, BACK
 
 
 class Text(NamedTuple):
@@ -276,22 +291,37 @@ def _texts(row: Row, top: float) -> list[Text]:
 
 
 def _bar(axes: Axes, y: float, row: Row) -> None:
-    begin, end = sorted((row.begin, row.value))
-    width = max(end - begin, axes.get_xlim()[1] * 0.003)  # show a thin bar even if nothing changed
-    bar = Rectangle(
-        (begin, y - BAR / 2 + 1),
-        width,
-        height=BAR - 2,
-        zorder=2,
-        facecolor=COLOURS[row.config],
-        hatch=LOOKS[row.variant].hatch,
-        edgecolor=BACK,
-        linewidth=0,
+    face, edge = row.colours
+    outline = 0.0 if row.shown else 1.5
+    axes.add_patch(
+        Polygon(
+            _outline(axes, y, row),
+            zorder=2,
+            facecolor=face,
+            hatch=LOOKS[row.variant].hatch,
+            edgecolor=edge,
+            linewidth=outline,
+        )
     )
-    axes.add_patch(bar)
-    heights = [y] * len(row.dots)
+    # Below the bar: to the right of it, they would look like part of the text.
+    heights = [y + BAR / 2 + 2] * len(row.dots)
     axes.plot(row.dots, heights, "o", color=TEXT, markersize=3.5, alpha=0.6, markeredgewidth=0)
     _whisker(axes, y, row, TEXT)
+
+
+def _outline(axes: Axes, y: float, row: Row) -> list[tuple[float, float]]:
+    """Return the corners of a bar, or of an arrow to the new value of a step."""
+    low, high = axes.get_xlim()
+    top, bottom = y - BAR / 2 + 1, y + BAR / 2 - 1
+    # Show a thin bar even if nothing changed.
+    length = row.value - row.begin
+    length = math.copysign(max(abs(length), high * 0.003), length)
+    end = row.begin + length
+    if not row.is_step:
+        return [(row.begin, top), (end, top), (end, bottom), (row.begin, bottom)]
+    head = math.copysign(min(abs(length), HEAD * (high - low) / PLOT), length)
+    neck = end - head
+    return [(row.begin, top), (neck, top), (end, y), (neck, bottom), (row.begin, bottom)]
 
 
 def _mark(axes: Axes, y: float, row: Row) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from ftbench.report import pictures
 from ftbench.report.draw import Chart
 from ftbench.report.render import render
-from ftbench.report.style import PALETTE
+from ftbench.report.style import COLOURS, PALETTE
 from ftbench.report.view import PLAIN_BUILD, ReportView
 from ftrun.escape import terminal
 
@@ -29,6 +29,7 @@ def write(view: ReportView) -> bytes:
         view=view,
         drawn=drawn(charts),
         palette=PALETTE,
+        colours=COLOURS,
         plain_build=PLAIN_BUILD,
         download=link("application/json", view.document),
     )

@@ -4,7 +4,7 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 from xml.etree import ElementTree
 
@@ -15,6 +15,7 @@ from ftbench.report.draw import Chart
 from ftbench.report.style import (
     ALARM,
     BACK,
+    COLOURS,
     GAP,
     LINE,
     LINE_LETTERS,
@@ -49,20 +50,22 @@ TextLine = tuple[str, dict[str, Any]]
 
 def write(view: ReportView) -> Iterator[tuple[str, bytes]]:
     """Yield (file name, PNG) of the waterfalls, and of each scenario without one."""
-    alarm = view.state is not None
+    alarm, key = view.state is not None, view.configurations
     if view.waterfalls:
         falls = [waterfall.chart for waterfall in view.waterfalls]
-        yield "waterfall.png", png(falls, view.heading, alarm)
+        yield "waterfall.png", png(falls, view.heading, alarm, key)
     for scenario in view.others:
         charts = [chart for chart in scenario.charts if not chart.folded]
         if charts:
             # The document may come from elsewhere, so its names are not safe as parts of a path.
-            yield f"{scenario.slug}.png", png(charts, scenario.heading, alarm)
+            yield f"{scenario.slug}.png", png(charts, scenario.heading, alarm, key)
 
 
-def _figure(charts: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure:
-    """Return a figure of charts in at most two columns,
-    each chart below its title, all below the heading *head*.
+def _figure(
+    charts: Sequence[Chart], head: Sequence[str], alarm: bool, key: Mapping[str, str] = {}
+) -> Figure:
+    """Return a figure of charts in at most two columns, each chart below its title, all below the
+    heading *head* and the *key* to the configurations' names and colours.
     """
     columns = min(2, len(charts))
     colour = ALARM if alarm else TEXT
@@ -70,7 +73,8 @@ def _figure(charts: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure
     for text in head:
         lines = wrapped(text, LINE_LETTERS * columns, MOST_LINES)
         above += [(line, {"color": colour}) for line in lines]
-    top = float(len(above) * LINE + 2 * GAP)
+    names = [(f"{name}: {words}", COLOURS[name]) for name, words in key.items()]
+    top = float((len(above) + len(names)) * LINE + 2 * GAP)
     places: list[tuple[Chart, float, float, float]] = []
     for row in itertools.batched(charts, columns, strict=False):
         titles = max(len(_titles(chart)) for chart in row) * LINE + GAP / 2
@@ -86,6 +90,9 @@ def _figure(charts: Sequence[Chart], head: Sequence[str], alarm: bool) -> Figure
             figure.text((left + 4) / across, y, line, va="top", **look)
 
     write(0, GAP, above)
+    below_heading = GAP + len(above) * LINE
+    write(0, below_heading, [("\N{BLACK SQUARE}", {"color": colour}) for _, colour in names])
+    write(LINE, below_heading, [(text, {"color": SOFT}) for text, _ in names])
     for chart, left, top, below in places:
         write(left, top, _titles(chart))
         chart.picture.draw(figure, left, below)
@@ -100,13 +107,15 @@ def _blank(width: float, height: float) -> Figure:
 def _titles(chart: Chart) -> list[TextLine]:
     """Return the lines above a chart."""
     title = [(line, {"weight": "bold"}) for line in wrapped(chart.title, LINE_LETTERS - 4)]
-    return title + [(line, {"color": SOFT}) for line in wrapped(chart.caption)]
+    return title + [(line, {"color": SOFT}) for line in wrapped(chart.caption, most=MOST_LINES)]
 
 
-def png(charts: Sequence[Chart], head: Sequence[str], alarm: bool = False) -> bytes:
-    """Return a PNG of charts with their titles; `alarm` colours the heading red."""
+def png(charts: Sequence[Chart], head: Sequence[str], alarm: bool, key: Mapping[str, str]) -> bytes:
+    """Return a PNG of charts with their titles and the key to the configurations; `alarm` colours
+    the heading red.
+    """
     with matplotlib.style.context(["default", STYLE]):  # ignore the user's matplotlibrc
-        return _saved(_figure(charts, head, alarm), format="png", dpi=144)
+        return _saved(_figure(charts, head, alarm, key), format="png", dpi=144)
 
 
 def _saved(figure: Figure, **options: Any) -> bytes:

@@ -5,6 +5,7 @@ failures. (verdict_words has the verdicts.)
 import itertools
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ftbench.document.model import Dataset, Failure, Load, MeasuredScenario, Results, Round
@@ -16,6 +17,12 @@ from ftbench.stats.comparisons import MeasuredComparison
 from ftbench.stats.turns import ENOUGH_TURNS, UNSEEN, too_few_of_all
 from ftrun.configurations import CONFIGURATIONS
 
+# What the short names of the configurations mean.
+CONFIGURATION_WORDS = {
+    "gil": "Python with the GIL",
+    "ft-gil": "free-threaded Python, its GIL forced on",
+    "ft": "free-threaded Python, without the GIL",
+}
 # The number of disturbed rounds that are listed one by one.
 MOST_ROUNDS = 5
 
@@ -125,6 +132,12 @@ def describe(
     words = f"{plural(c.variant)}{number} in the {CONFIGURATIONS[c.config].title}"
     case = case_title(scenario, c.case) if with_case else ""
     return f"{words} ({case})" if case else words
+
+
+def configurations(names: Iterable[str]) -> dict[str, str]:
+    """Return {short name: its meaning} of the configurations with these names."""
+    measured = {*names}
+    return {name: words for name, words in CONFIGURATION_WORDS.items() if name in measured}
 
 
 def state(results: Results) -> str | None:

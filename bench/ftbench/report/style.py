@@ -35,6 +35,8 @@ TEXT, BACK, SOFT, GRID, ALARM, SHOWN = (
     PALETTE[name][0] for name in ("text", "back", "soft", "grid", "alarm", "shown")
 )
 COLOURS = {"gil": "#e69f00", "ft-gil": "#56b4e9", "ft": "#009e73"}
+# Okabe and Ito's vermilion, for steps that slow: in no configuration's colour.
+SLOWER = "#d55e00"
 # Pixels: the width of a chart, the heights of a line of text and of a bar,
 # the gap between groups or charts.
 WIDTH, LINE, BAR, GAP = 384, 18, 18, 14

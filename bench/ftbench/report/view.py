@@ -88,6 +88,8 @@ class ReportView:
     """All that the outputs of a run show."""
 
     subject: str
+    configurations: dict[str, str]
+    """{short name of a configuration: its meaning}"""
     state: str | None
     """Reason that the run is incomplete; None if it is complete."""
     openings: list[Opening]
@@ -137,6 +139,7 @@ def view(
     document = json.dumps(as_json(results), separators=(",", ":"), allow_nan=False)
     return ReportView(
         subject=subject,
+        configurations=run_words.configurations(results.options.configs),
         state=run_words.state(results),
         openings=openings,
         waterfalls=[_waterfall(run, fall) for fall in run.waterfalls],

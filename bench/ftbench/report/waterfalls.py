@@ -14,6 +14,11 @@ from ftbench.stats.analysis import Analysis
 from ftbench.stats.comparisons import CPU
 from ftrun.configurations import CONFIGURATIONS
 
+ARROWS = (
+    "Arrows: one change each, from the throughput before it to that after it. To the left, in red: "
+    "slower. Hollow: no difference is shown."
+)
+
 
 def chart(run: Analysis, fall: Waterfall) -> Chart:
     """Return the chart of a run's waterfall, with dots for each process."""
@@ -48,7 +53,9 @@ def drawn(
         fall.throughput.steps, cpu.steps, itertools.pairwise(values), dots[1:], strict=True
     )
     for step, cpu_step, ends, of_step in changes:
-        add(_row(step.name, step.candidate, ends, dot, of_step), step.change, cpu_step.change)
+        row = _row(step.name, step.candidate, ends, dot, of_step)
+        row = replace(row, is_step=True, shown=step.change.shown)
+        add(row, step.change, cpu_step.change)
     add(
         _row("in all", last.candidate, (0.0, values[-1]), dot, dots[-1]),
         fall.throughput.total,
@@ -58,8 +65,7 @@ def drawn(
     return Chart(
         name=f"waterfall-{name}",
         title=run_words.capital(title),
-        caption="Each bar is one change, from what was before it to what came after; in brackets "
-        f"its 95% confidence interval. Dots: one {dot} each.",
+        caption=f"{ARROWS} In brackets: 95% confidence intervals. Dots: one {dot} each.",
         picture=Rows([("", rows)], "samples/s"),
         table=Table(head, tuple(cells), frozenset({1, 2})),
     )

@@ -8,7 +8,9 @@ from xml.etree import ElementTree
 import matplotlib
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
+from matplotlib.patches import Polygon
 
 from ftbench.plan.candidates import VARIANTS
 from ftbench.report import pictures, style
@@ -101,10 +103,31 @@ def lines_in(axes: Axes) -> list[list[float]]:
     return [list(map(float, each.get_xdata())) for each in axes.lines]
 
 
+def bars_in(axes: Axes) -> list[Polygon]:
+    return [patch for patch in axes.patches if isinstance(patch, Polygon)]
+
+
+def test_steps_are_arrows_that_show_what_slows():
+    steps = (
+        row(9.0, begin=1.0, is_step=True),
+        row(1.0, begin=9.0, is_step=True),
+        row(3.0, begin=9.0, is_step=True, shown=False),
+    )
+    faster, slower, unclear = bars_in(axes_of(Rows([("", steps)], "s")))
+    # The tip is the only corner at the new value.
+    for bar, step in zip((faster, slower, unclear), steps, strict=True):
+        places = [float(x) for x, _ in bar.get_xy()[:-1]]
+        assert places.count(step.value) == 1 and places.count(step.begin) == 2
+    assert faster.get_facecolor() == to_rgba(style.COLOURS["ft"])
+    assert slower.get_facecolor() == to_rgba(style.SLOWER)
+    assert unclear.get_facecolor() == to_rgba(style.BACK)
+    assert unclear.get_edgecolor() == to_rgba(style.COLOURS["ft"])
+
+
 def test_values_are_where_they_belong():
     axes = axes_of(Rows([("", [row(3.0, 2.0, 5.0, begin=1.0, dots=(2.5, 4.0))])], "s"))
-    bar = next(patch for patch in axes.patches if patch.get_fill())
-    assert (bar.get_x(), bar.get_width()) == (1.0, 2.0)
+    (bar,) = bars_in(axes)
+    assert {float(x) for x, _ in bar.get_xy()} == {1.0, 3.0}
     assert lines_in(axes) == [[2.5, 4.0], [2.0, 5.0]]
 
     axes = axes_of(ratios(row(1.3, 1.1, 1.6)))
