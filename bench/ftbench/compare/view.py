@@ -86,11 +86,12 @@ def _run(name: str, path: str, results: Results) -> RunView:
 
 
 def _figures(title: str, changes: list[FigureChange]) -> FiguresView:
+    factors = verdict_words.in_factors(change for change in changes if change.shown)
     changed: list[str] = []
     by_metric: dict[str, list[FigureChange]] = {}
     for change in changes:
         if change.shown:
-            changed.append(describe(change))
+            changed.append(describe(change, factors))
         else:
             by_metric.setdefault(change.metric, []).append(change)
     return FiguresView(title, changed, [*map(unchanged, by_metric.values())])
@@ -124,15 +125,15 @@ def unchanged(changes: list[FigureChange]) -> str:
             verdict = "unknown  "
             why = "too few rounds to tell"
     figures = f"{run_words.count(len(changes), 'figure')} of {METRICS[changes[0].metric].noun}"
-    return f"{verdict} {figures}, at most {verdict_words.change(far)} apart: {why}"
+    return f"{verdict} {figures}, at most {verdict_words.distance(far)} apart: {why}"
 
 
-def describe(change: FigureChange) -> str:
+def describe(change: FigureChange, factors: bool | None = None) -> str:
     """Return a change in words: "ft loader threads x2: 14% faster (8% to 20%): 1512 samples/s in A,
-    1720 in B".
+    1720 in B". *factors*: see verdict_words.outcome.
     """
     metric = METRICS[change.metric]
-    words = verdict_words.outcome(metric, change)
+    words = verdict_words.outcome(metric, change, factors)
     if change.is_ratio:
         return f"{change.what}, {metric.noun}: {change.a:.2f}x in A, {change.b:.2f}x in B: {words}"
     if metric.name != "throughput":

@@ -15,7 +15,14 @@ from ftbench.plan.metrics import METRICS
 from ftbench.report import run_words, waterfalls
 from ftbench.report.draw import Chart
 from ftbench.report.tables import Table
-from ftbench.report.verdict_words import change, directed, figure, outcome
+from ftbench.report.verdict_words import (
+    NEXT_TO_FACTORS,
+    directed,
+    distance,
+    figure,
+    in_factors,
+    outcome,
+)
 from ftbench.stats.hours import USUAL
 from ftbench.stats.outliers import FEWEST
 
@@ -149,9 +156,10 @@ def _answer(group: Group) -> str:
     if mean and len(group.kinds) > 2:
         number = f"{len(group.kinds)} kinds of machine ({_machines(len(group.machines))})"
         return f"{outcome(THROUGHPUT, mean)} on average over {number}"
+    factors = in_factors(kind.total for kind in group.kinds)
     effects = []
     for kind in group.kinds:
-        effect = outcome(THROUGHPUT, kind.total)
+        effect = outcome(THROUGHPUT, kind.total, factors)
         effects.append(f"{effect} on {_machines(kind.number)} with {kind.name}")
     return ", and ".join(effects)
 
@@ -165,24 +173,27 @@ def _agreement(group: Group) -> list[str]:
     if total.agreement != "too few machines":
         compared = [kind for kind in group.kinds if kind.number >= FEWEST_OF_KIND]
     slowest_first = sorted(compared, key=lambda kind: kind.total.ratio)
+    slowest, fastest = slowest_first[0], slowest_first[-1]
+    factors = in_factors([slowest.total.ratio, fastest.total.ratio])
     words = AGREEMENTS[total.agreement].format(
-        low=_effect(slowest_first[0]),
-        high=_effect(slowest_first[-1]),
-        apart=change(total.apart or 1),
+        low=_effect(slowest, factors),
+        high=_effect(fastest, factors),
+        apart=distance(total.apart or 1),
     )
     texts = [words]
     single = len(group.kinds) - len(compared)
     if single:
         texts.append(f"Kinds of one machine, which have no part in this: {single}.")
     if total.expected:
-        low, high = total.expected
-        expected = f"{directed(THROUGHPUT, low)} to {directed(THROUGHPUT, high)}"
+        factors = in_factors(total.expected)
+        low, high = (directed(THROUGHPUT, ratio, factors) for ratio in total.expected)
+        expected = f"{low} to {high}"
         texts.append(f"On one more kind of machine, expect roughly {expected}.")
     return texts
 
 
-def _effect(kind: Kind) -> str:
-    return f"{directed(THROUGHPUT, kind.total.ratio)} on {kind.name}"
+def _effect(kind: Kind, factors: bool) -> str:
+    return f"{directed(THROUGHPUT, kind.total.ratio, factors)} on {kind.name}"
 
 
 def _hours(group: Group) -> str:
@@ -201,7 +212,7 @@ def _outliers(group: Group) -> list[str]:
     texts = []
     for outlier in group.outliers:
         usual = sizes[outlier.kind] - alike[outlier.kind, outlier.what]
-        rest = f"the other {usual} are within {change(outlier.others)} of their mean"
+        rest = f"the other {usual} are within {distance(outlier.others)} of their mean"
         text = f"is {directed(THROUGHPUT, outlier.ratio)} than its kind in {group.workload}"
         if outlier.what == "total":
             text = _other_gain(group, outlier)
@@ -213,14 +224,17 @@ def _other_gain(group: Group, outlier: Outlier) -> str:
     """Return in words that the whole waterfall's effect is another on an outlier."""
     total = group.machine(outlier.run).total.ratio
     usual = total / outlier.ratio
+    factors = in_factors([total, usual])
     return (
         f"gains otherwise than its kind in {group.workload}: {group.candidates} are "
-        f"{directed(THROUGHPUT, total)}, and on average {directed(THROUGHPUT, usual)}"
+        f"{directed(THROUGHPUT, total, factors)}, and on average "
+        f"{directed(THROUGHPUT, usual, factors)}"
     )
 
 
 def _kinds(kinds: Sequence[Kind]) -> Table:
     rows = []
+    factors = in_factors(kind.total for kind in kinds)
     for kind in kinds:
         steps = kind.waterfall.throughput
         row = (
@@ -229,7 +243,7 @@ def _kinds(kinds: Sequence[Kind]) -> Table:
             str(kind.waterfall.workers),
             f"{steps.start.value:.0f}",
             f"{steps.end:.0f}",
-            outcome(THROUGHPUT, steps.total),
+            outcome(THROUGHPUT, steps.total, factors),
         )
         rows.append(row)
     head = ("kind of machine", "machines", "workers", "samples/s, first", "last", "throughput")
@@ -237,11 +251,12 @@ def _kinds(kinds: Sequence[Kind]) -> Table:
 
 
 def _steps(steps: Sequence[Step]) -> Table:
-    rows = []
+    means = [step.mean for step in steps if step.mean]
+    factors, rows = in_factors(means, NEXT_TO_FACTORS), []
     for step in steps:
         if step.mean:
-            factor = f"x {figure(step.mean.ratio)}"
-            rows.append((step.name, factor, outcome(THROUGHPUT, step.mean), step.agreement))
+            words = outcome(THROUGHPUT, step.mean, factors)
+            rows.append((step.name, f"x {figure(step.mean.ratio)}", words, step.agreement))
     head = ("what changes", "factor", "throughput, mean of the kinds", "kinds of machine")
     return Table(head, tuple(rows), frozenset({1}))
 
@@ -258,10 +273,13 @@ def _waterfall(place: str, kind: Kind) -> Chart:
 
 def _table_of_machines(kinds: Sequence[Kind]) -> Table:
     rows = []
+    machines = [*itertools.chain.from_iterable(kind.machines for kind in kinds)]
+    totals = [machine.total for machine in machines]
+    factors = in_factors([*totals, *(machine.speed for machine in machines)])
     for kind in kinds:
         for machine in kind.machines:
-            speed = directed(THROUGHPUT, machine.speed) if kind.number > 1 else "-"
-            effect = outcome(THROUGHPUT, machine.total)
+            speed = directed(THROUGHPUT, machine.speed, factors) if kind.number > 1 else "-"
+            effect = outcome(THROUGHPUT, machine.total, factors)
             rows.append((machine.run, kind.name, speed, effect, machine.revision, machine.path))
     head = ("run", "kind of machine", "than its kind", "throughput", "revision", "results")
     return Table(head, tuple(rows), frozenset())

@@ -21,6 +21,8 @@ class Metric:
     above: str
     """Word that follows the percentage by which a value is larger: "faster" in "10% faster"."""
     below: str
+    multiple: str
+    """Words that follow a factor: "as fast" in "2.1 times as fast"."""
     best: str = "lower"
     """The better direction: "higher" or "lower"."""
     ideal: str = ""
@@ -64,6 +66,7 @@ METRICS = {
             ".0f",
             "faster",
             "slower",
+            "as fast",
             "higher",
             of_turns=True,
         ),
@@ -74,9 +77,20 @@ METRICS = {
             ".0f",
             "faster",
             "slower",
+            "as fast",
             "higher",
         ),
-        Metric("gb_per_s", "Data rate", "GB/s", ".2f", "faster", "slower", "higher", of_turns=True),
+        Metric(
+            "gb_per_s",
+            "Data rate",
+            "GB/s",
+            ".2f",
+            "faster",
+            "slower",
+            "as fast",
+            "higher",
+            of_turns=True,
+        ),
         Metric(
             "cpu_per_1000",
             "CPU time per 1,000 samples",
@@ -84,6 +98,7 @@ METRICS = {
             ".2f",
             "more CPU time",
             "less CPU time",
+            "as much CPU time",
         ),
         Metric(
             "overhead_us",
@@ -92,9 +107,12 @@ METRICS = {
             ".2f",
             "more overhead",
             "less overhead",
+            "as much overhead",
             of_turns=True,
         ),
-        Metric("time_to_first_batch", "Time to first batch", "s", ".3f", "later", "sooner"),
+        Metric(
+            "time_to_first_batch", "Time to first batch", "s", ".3f", "later", "sooner", "as long"
+        ),
         Metric(
             "epoch_gap",
             "From epoch to epoch, new workers",
@@ -102,6 +120,7 @@ METRICS = {
             ".3f",
             "later",
             "sooner",
+            "as long",
             answers=True,
         ),
         Metric(
@@ -111,8 +130,17 @@ METRICS = {
             ".4f",
             "later",
             "sooner",
+            "as long",
         ),
-        Metric("worker_setup", "Time to a worker's first image", "s", ".3f", "later", "sooner"),
+        Metric(
+            "worker_setup",
+            "Time to a worker's first image",
+            "s",
+            ".3f",
+            "later",
+            "sooner",
+            "as long",
+        ),
         Metric(
             "gpu_mib_per_worker",
             "GPU memory per worker",
@@ -120,9 +148,18 @@ METRICS = {
             ".0f",
             "more GPU memory",
             "less GPU memory",
+            "as much GPU memory",
         ),
         # ftbench.machine.usage.Usage.total.
-        Metric("memory_mib", "Peak memory", "MiB", ".0f", "more memory", "less memory"),
+        Metric(
+            "memory_mib",
+            "Peak memory",
+            "MiB",
+            ".0f",
+            "more memory",
+            "less memory",
+            "as much memory",
+        ),
         Metric(
             "uss_mib",
             "Peak memory of their own (USS)",
@@ -130,6 +167,7 @@ METRICS = {
             ".0f",
             "more own memory",
             "less own memory",
+            "as much own memory",
         ),
         Metric(
             "slowdown_python",
@@ -138,6 +176,7 @@ METRICS = {
             ".2f",
             "longer",
             "shorter",
+            "as long",
             ideal="1",
         ),
         Metric(
@@ -147,6 +186,7 @@ METRICS = {
             ".2f",
             "longer",
             "shorter",
+            "as long",
             ideal="1",
         ),
         Metric(
@@ -156,20 +196,47 @@ METRICS = {
             ".2f",
             "longer",
             "shorter",
+            "as long",
             ideal="1",
         ),
-        Metric("epoch_seconds", "Time per epoch", "s", ".2f", "slower", "faster"),
+        Metric("epoch_seconds", "Time per epoch", "s", ".2f", "slower", "faster", "as long"),
         Metric(
-            "operation_ns", "Time of an operation", "ns", ",.1f", "longer", "shorter", of_turns=True
+            "operation_ns",
+            "Time of an operation",
+            "ns",
+            ",.1f",
+            "longer",
+            "shorter",
+            "as long",
+            of_turns=True,
         ),
         Metric(
-            "step_over_max", "Step over max(load, train)", MAX, ".2f", "worse", "better", ideal="1"
+            "step_over_max",
+            "Step over max(load, train)",
+            MAX,
+            ".2f",
+            "worse",
+            "better",
+            "as large",
+            ideal="1",
         ),
-        Metric("step_over_sum", "Step over load + train", SUM, ".2f", "larger", "smaller"),
         Metric(
-            "scaling", "Scaling over one worker", ONE, ".2f", "better", "worse", "higher", "workers"
+            "step_over_sum", "Step over load + train", SUM, ".2f", "larger", "smaller", "as large"
         ),
-        Metric("utilisation", "Utilisation", "%", ".0f", "busier", "less busy", "higher"),
+        Metric(
+            "scaling",
+            "Scaling over one worker",
+            ONE,
+            ".2f",
+            "better",
+            "worse",
+            "as large",
+            "higher",
+            "workers",
+        ),
+        Metric(
+            "utilisation", "Utilisation", "%", ".0f", "busier", "less busy", "as busy", "higher"
+        ),
     )
 }
 """All metrics, by name."""

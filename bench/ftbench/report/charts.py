@@ -221,10 +221,12 @@ def _ratios(analysed: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
     with a table of all ratios in *metric*.
     """
     scenario = analysed.record
+    compared = analysed.compared(metric.name)
+    factors = tables.in_factors(compared)
     groups = defaultdict(list)
     for comparison in analysed.principal():
         case = run_words.case_title(scenario, comparison.numerator.case)
-        groups[case].append(_ratio(scenario, comparison))
+        groups[case].append(_ratio(scenario, comparison, factors))
     if not groups:
         return
     question = f"{metric.title}: who is better"
@@ -235,11 +237,11 @@ def _ratios(analysed: AnalysedScenario, metric: Metric) -> Iterator[Chart]:
         title=f"{question}, and is it certain?",
         caption=f"Ratios of {metric.noun} within rounds, with {INTERVALS}",
         picture=Rows(list(groups.items()), f"ratio of {metric.noun}", ratios=True),
-        table=tables.ratios(scenario, analysed.compared(metric.name)),
+        table=tables.ratios(scenario, compared),
     )
 
 
-def _ratio(scenario: MeasuredScenario, comparison: MeasuredComparison) -> Row:
+def _ratio(scenario: MeasuredScenario, comparison: MeasuredComparison, factors: bool) -> Row:
     a, b, estimate = comparison.numerator, comparison.denominator, comparison.estimate
     factor = verdict_words.factor(estimate.ratio)
     title = run_words.title_with_why(scenario, comparison)
@@ -249,7 +251,7 @@ def _ratio(scenario: MeasuredScenario, comparison: MeasuredComparison) -> Row:
         low=estimate.low,
         high=estimate.high,
         hover=f"{title}\n{factor} ({verdict_words.interval(comparison)})",
-        detail=f"{factor}: {verdict_words.short(comparison)}",
+        detail=f"{factor}: {verdict_words.short(comparison, factors)}",
         shown=estimate.shown,
     )
 
@@ -258,27 +260,29 @@ def overview(run: Analysis) -> Chart | None:
     """Return a chart of threads without the GIL against processes with it; None if there are fewer
     than two ratios.
     """
-    rows: dict[str, Row] = {}
-    cells = []
+    compared: dict[str, tuple[MeasuredScenario, MeasuredComparison]] = {}
     for analysed in run.others:
         scenario = analysed.record
         for comparison in filter(_threads_against_processes, analysed.compared()):
             case = run_words.case_title(scenario, comparison.numerator.case)
-            subject = run_words.join(scenario.name, case)
-            if subject in rows:  # the first of each case
-                continue
-            rows[subject] = _advantage(scenario, comparison, subject)
-            metric, factor = METRICS[comparison.metric], _advantage_factor(comparison)
-            cells.append((subject, metric.title, factor, verdict_words.short(comparison)))
-    if len(rows) < 2:
+            # the first of each case
+            compared.setdefault(run_words.join(scenario.name, case), (scenario, comparison))
+    if len(compared) < 2:
         return None
+    factors = tables.in_factors(comparison for _, comparison in compared.values())
+    rows, cells = [], []
+    for subject, (scenario, comparison) in compared.items():
+        words = verdict_words.short(comparison, factors)
+        rows.append(_advantage(scenario, comparison, subject, words))
+        metric, factor = METRICS[comparison.metric], _advantage_factor(comparison)
+        cells.append((subject, metric.title, factor, words))
     head = "scenario", "quantity", "advantage of threads", "as measured"
     unit = "advantage of threads (above 1: better)"
     return Chart(
         name="overview",
         title="Threads without the GIL against processes with it",
         caption=f"Right of 1 the threads are better; lines are {INTERVALS}",
-        picture=Rows([("", [*rows.values()])], unit, ratios=True),
+        picture=Rows([("", rows)], unit, ratios=True),
         table=Table(head, tuple(cells), frozenset({2})),
     )
 
@@ -296,7 +300,10 @@ def _advantage_factor(comparison: MeasuredComparison) -> str:
     return verdict_words.factor(ratio)
 
 
-def _advantage(scenario: MeasuredScenario, comparison: MeasuredComparison, subject: str) -> Row:
+def _advantage(
+    scenario: MeasuredScenario, comparison: MeasuredComparison, subject: str, words: str
+) -> Row:
+    """Return the row of a comparison; *words*: its verdict."""
     ratio, low, high = comparison.advantage
     factor = _advantage_factor(comparison)
     title = run_words.title_with_why(scenario, comparison)
@@ -306,6 +313,6 @@ def _advantage(scenario: MeasuredScenario, comparison: MeasuredComparison, subje
         low=low,
         high=high,
         hover=f"{subject}\n{title}\n{factor}",
-        detail=f"{factor}: {verdict_words.short(comparison)}",
+        detail=f"{factor}: {words}",
         shown=comparison.estimate.shown,
     )

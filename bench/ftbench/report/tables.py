@@ -1,7 +1,8 @@
 """Tables of the figures in each chart, for reading, copying and screen readers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import geometric_mean
 
 from ftbench.document.model import MeasuredScenario
@@ -113,15 +114,25 @@ def ratios(scenario: MeasuredScenario, comparisons: Sequence[MeasuredComparison]
     def case(c: MeasuredComparison) -> str:
         return run_words.case_title(scenario, c.numerator.case)
 
+    verdict = partial(verdict_words.short, factors=in_factors(comparisons))
     columns: Columns = [
         (scenario.case_axis or "case", False, case),
         ("comparison", False, lambda c: run_words.title_with_why(scenario, c)),
         ("ratio", True, lambda c: verdict_words.factor(c.estimate.ratio)),
         ("95% CI", True, verdict_words.interval),
         ("p, adjusted", True, lambda c: _p_value(c.estimate.q)),
-        ("verdict", False, verdict_words.short),
+        ("verdict", False, verdict),
     ]
     return _table(columns, comparisons)
+
+
+def in_factors(
+    comparisons: Iterable[MeasuredComparison],
+    limits: verdict_words.Limits = verdict_words.NEXT_TO_FACTORS,
+) -> bool:
+    """True if a table of these comparisons gives factors: see verdict_words.in_factors."""
+    estimates = [comparison.estimate for comparison in comparisons]
+    return verdict_words.in_factors(estimates, limits)
 
 
 def _p_value(p: float | None) -> str:
@@ -137,5 +148,6 @@ def outcomes(scenario: AnalysedScenario, comparisons: Sequence[MeasuredCompariso
         return run_words.title(scenario.record, c.numerator, c.denominator, with_case=True)
 
     heading = f"{scenario.metric.noun} (95% confidence interval)"
-    columns: Columns = [("comparison", False, title), (heading, False, verdict_words.short)]
+    verdict = partial(verdict_words.short, factors=in_factors(comparisons, verdict_words.ALONE))
+    columns: Columns = [("comparison", False, title), (heading, False, verdict)]
     return _table(columns, comparisons)

@@ -2,7 +2,8 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from ftbench.document.model import Change, MeasuredScenario, Verdict, Waterfall
 from ftbench.plan.candidates import Candidate
@@ -20,13 +21,24 @@ MOST_CASES = 5
 # the main one, and one more.
 TOLD = 2
 NOT_COMPARED = "gave other samples: not compared"
-# Differences up to this factor are given in percent, larger ones as factors; the far end of an
-# interval in percent may reach a little further, so that both ends are in percent.
-MOST_PERCENT, MOST_PERCENT_END = 2.0, 3.0
 # Two rounds can give intervals over many powers of ten, whose digits say nothing.
 MOST_TIMES = 1000
 TOO_FEW = "too few rounds to be sure"
 UNCERTAIN = "not certain"
+
+
+class Limits(NamedTuple):
+    """Limits of ratios that are given in percent. The ends of intervals may lie further from 1."""
+
+    least: float
+    most: float
+    least_end: float
+    most_end: float
+
+
+ALONE = Limits(0.1, 2.0, 0.05, 3.0)
+NEXT_TO_FACTORS = Limits(0.1, 10.0, 0.01, 30.0)
+"""Limits where the factor, too, is next to the words."""
 
 
 def figure(value: float) -> str:
@@ -50,52 +62,76 @@ def interval(comparison: MeasuredComparison) -> str:
     return f"{figure(low)} to {figure(high)}"
 
 
-def change(ratio: float, most: float = MOST_PERCENT) -> str:
-    """Return how far a ratio is from 1, without direction: "57%", or "5.2 times" for more than a
-    factor of *most*.
-    """
-    far = _distance(ratio)
-    if far > most:
-        return f"{times(far)} times"
+def percent(ratio: float) -> str:
+    """Return how far a ratio is from 1, without direction: "57%"."""
     part = abs(ratio - 1)
     decimals = 1 if part < 0.0095 else 0
     return f"{100 * part:.{decimals}f}%"
 
 
-def _distance(ratio: float) -> float:
-    """Return how far a ratio is from 1, as a factor of 1 or more."""
-    return max(ratio, 1 / ratio)
+def distance(ratio: float, factors: bool | None = None) -> str:
+    """Return how far two values with this ratio are apart: "57%", "5.2 times".
 
-
-def times(far: float) -> str:
-    """Format a factor of 1 or more with two or three digits: "1.04",
-    "2.31", "5.2", "92", "more than 1,000".
+    factors: the form, as for `outcome`.
     """
-    if far >= MOST_TIMES:
+    far = max(ratio, 1 / ratio)
+    if factors is None:
+        factors = in_factors([far])
+    return f"{times(far)} times" if factors else percent(far)
+
+
+def times(ratio: float) -> str:
+    """Format a factor with two or three digits: "0.49", "1.04", "5.2", "92", "more than 1,000"."""
+    if ratio >= MOST_TIMES:
         return f"more than {MOST_TIMES:,}"
-    if far >= 9.95:
-        return f"{far:.0f}"
-    decimals = 2 if far < 3 else 1
-    return f"{far:.{decimals}f}"
+    if ratio < 1 / MOST_TIMES:
+        return f"less than {1 / MOST_TIMES:g}"
+    if ratio >= 9.95:
+        return f"{ratio:.0f}"
+    decimals = 1
+    if ratio < 3:
+        decimals = 2 if ratio >= 0.0995 else 3
+    return f"{ratio:.{decimals}f}"
 
 
-def directed(metric: Metric, ratio: float) -> str:
-    """Return a ratio's distance from 1, with the direction: "57% faster",
-    "14% less memory", "92 times later".
+def in_factors(ratios: Iterable[float | Change], limits: Limits = ALONE) -> bool:
+    """True if a phrase or a table with all these ratios gives them as factors ("2.1 times as
+    fast"), False if in percent ("57% faster"). A single one that needs factors decides for all.
     """
+    return any(_needs_factors(ratio, limits) for ratio in ratios)
+
+
+def _needs_factors(ratio: float | Change, limits: Limits) -> bool:
+    """True if a ratio, or an end of the interval that `outcome` gives, is beyond the limits."""
+    if not isinstance(ratio, Change):
+        return not limits.least <= ratio <= limits.most
+    if ratio.verdict == Verdict.OTHER_SAMPLES:
+        return False
+    ends: Sequence[float] = ()
+    if ratio.verdict != Verdict.TOO_FEW and ratio.interval:
+        ends = ratio.interval
+    outside = [end for end in ends if not limits.least_end <= end <= limits.most_end]
+    return bool(outside) or _needs_factors(ratio.ratio, limits)
+
+
+def directed(metric: Metric, ratio: float, factors: bool | None = None) -> str:
+    """Return a ratio with its direction: "57% faster", "14% less memory", "92 times as long".
+
+    factors: the form, as for `outcome`.
+    """
+    if factors is None:
+        factors = in_factors([ratio])
+    if factors:
+        return f"{times(ratio)} times {metric.multiple}"
     direction = metric.above if ratio > 1 else metric.below
-    return f"{change(ratio)} {direction}"
+    return f"{percent(ratio)} {direction}"
 
 
-def span(c: Change) -> str:
-    """Return how far an interval's ends are from 1, as `change` does for the ratio: "48% to 66%",
-    "65 to 130".
-    """
-    if _distance(c.ratio) > MOST_PERCENT:
-        ends = map(_distance, filter(None, (c.low, c.high)))
-        return " to ".join(map(times, sorted(ends)))
-    near, far = sorted((c.low or c.ratio, c.high or c.ratio), key=_logarithm)
-    return f"{change(near)} to {change(far, MOST_PERCENT_END)}"
+def _span(low: float, high: float, factors: bool) -> str:
+    """Return the interval of a ratio that is above or below 1: "48% to 66%", "65 to 130"."""
+    if factors:
+        return f"{times(low)} to {times(high)}"
+    return " to ".join(map(percent, sorted((low, high), key=_logarithm)))
 
 
 def _logarithm(ratio: float) -> float:
@@ -103,29 +139,42 @@ def _logarithm(ratio: float) -> float:
     return abs(math.log(ratio))
 
 
-def outcome(metric: Metric, c: Change) -> str:
-    """Return a ratio's verdict in words: "57% faster (48% to 66%)",
-    "between 23% slower and 92% faster".
+def outcome(metric: Metric, c: Change, factors: bool | None = None) -> str:
+    """Return a ratio's verdict in words: "57% faster (48% to 66%)", "2.1 times as fast (1.9 to
+    2.3)", "between 23% slower and 92% faster".
+
+    factors: the form, which `in_factors` returns for all ratios of a table; None for a ratio that
+    stands alone.
     """
     if c.verdict == Verdict.OTHER_SAMPLES:
         return NOT_COMPARED
+    if factors is None:
+        factors = in_factors([c])
+    size = directed(metric, c.ratio, factors)
     if c.verdict == Verdict.TOO_FEW or c.low is None or c.high is None:
-        return f"{directed(metric, c.ratio)} ({TOO_FEW})"
+        return f"{size} ({TOO_FEW})"
     low, high = c.low, c.high
-    if c.verdict in (Verdict.ABOVE, Verdict.BELOW):
-        return f"{directed(metric, c.ratio)} ({span(c)})"
+    if c.shown:
+        return f"{size} ({_span(low, high, factors)})"
     if low <= 1 <= high and not negligible(low, high):
-        return f"between {change(low)} {metric.below} and {change(high)} {metric.above}"
+        return _between(metric, low, high, factors)
     if negligible(c.ratio):
-        return f"the same within {change(max(high, 1 / low))}"
-    return f"{directed(metric, c.ratio)} ({span(c)}), {UNCERTAIN}"
+        return f"the same within {percent(max(high, 1 / low))}"
+    return f"{size} ({_span(low, high, factors)}), {UNCERTAIN}"
 
 
-def short(comparison: MeasuredComparison) -> str:
-    """Return a comparison's verdict in the words of its metric:
-    "57% faster (48% to 66%)"; see `outcome`.
+def _between(metric: Metric, low: float, high: float, factors: bool) -> str:
+    """Return the interval of a ratio that may be above or below 1."""
+    if factors:
+        return f"between {times(low)} and {times(high)} times {metric.multiple}"
+    return f"between {percent(low)} {metric.below} and {percent(high)} {metric.above}"
+
+
+def short(comparison: MeasuredComparison, factors: bool | None = None) -> str:
+    """Return a comparison's verdict in the words of its metric: "57% faster (48% to 66%)"; see
+    `outcome`.
     """
-    return outcome(METRICS[comparison.metric], comparison.estimate)
+    return outcome(METRICS[comparison.metric], comparison.estimate, factors)
 
 
 def settles(scenario: MeasuredScenario, c: Change, metric: str = "") -> str | None:
@@ -137,7 +186,7 @@ def settles(scenario: MeasuredScenario, c: Change, metric: str = "") -> str | No
         return None
     if minutes:
         return f"{run_words.count(minutes, 'more minute')} would settle it"
-    rounds, smallest = run_words.rounds(scenario), change(c.resolution or 1.0)
+    rounds, smallest = run_words.rounds(scenario), distance(c.resolution or 1.0)
     return f"in {rounds}, differences below about {smallest} may be missed"
 
 
@@ -179,8 +228,9 @@ def _verdicts(
     """
     metric = METRICS[group[0].metric]
     noun = "" if metric.above in ("faster", "more memory") else f"{metric.noun} "
+    factors = in_factors(comparison.estimate for comparison in group)
     for comparison in group:
-        words = noun + short(comparison)
+        words = noun + short(comparison, factors)
         noun = ""  # only the first verdict names the metric
         if alone and (more := settles(scenario, comparison.estimate, comparison.metric)):
             words += f" ({more})"

@@ -41,18 +41,18 @@ def drawn(
     """
     start, last, cpu = fall.throughput.start, fall.throughput.steps[-1], fall.cpu_per_1000
     values = speeds(fall)
+    changes = [*fall.throughput.changes.values(), *cpu.changes.values()]
+    factors = verdict_words.in_factors(changes, verdict_words.NEXT_TO_FACTORS)
     rows = [_row(start.name, start.candidate, (0.0, values[0]), dot, dots[0])]
     cells = [(start.name, "", f"{values[0]:.0f}", "", "")]
 
     def add(row: Row, change: Change, cpu_change: Change) -> None:
-        texts = _cells(row, change, cpu_change)
+        texts = _cells(row, change, cpu_change, factors)
         cells.append(texts)
         rows.append(_with_change(row, texts))
 
-    changes = zip(
-        fall.throughput.steps, cpu.steps, itertools.pairwise(values), dots[1:], strict=True
-    )
-    for step, cpu_step, ends, of_step in changes:
+    steps = zip(fall.throughput.steps, cpu.steps, itertools.pairwise(values), dots[1:], strict=True)
+    for step, cpu_step, ends, of_step in steps:
         row = _row(step.name, step.candidate, ends, dot, of_step)
         row = replace(row, is_step=True, shown=step.change.shown)
         add(row, step.change, cpu_step.change)
@@ -101,13 +101,14 @@ def _row(name: str, key: str, ends: tuple[float, float], unit: str, dots: Sequen
 Cells = tuple[str, str, str, str, str]
 
 
-def _cells(row: Row, change: Change, cpu: Change) -> Cells:
+def _cells(row: Row, change: Change, cpu: Change, factors: bool) -> Cells:
     """Return the cells of a change: name, factor, throughput, and what changed in words."""
-    words, factor, cpu_words = verdict_words.outcome(METRICS["throughput"], change), "", ""
+    words = verdict_words.outcome(METRICS["throughput"], change, factors)
+    factor = cpu_words = ""
     if change.verdict != Verdict.OTHER_SAMPLES:
         factor = f"x {change.ratio:.2f}"
         # The column's heading says CPU time.
-        cpu_words = verdict_words.outcome(METRICS[CPU], cpu).replace(" CPU time", "")
+        cpu_words = verdict_words.outcome(METRICS[CPU], cpu, factors).replace(" CPU time", "")
     return row.label, factor, f"{row.value:.0f}", words, cpu_words
 
 

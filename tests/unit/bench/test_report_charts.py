@@ -32,7 +32,8 @@ def test_every_chart_has_its_figures_in_its_table(many):
         )
         assert all(chart.caption and chart.table.rows for chart in found)
         ratios = next(c for c in found if c.name.endswith("-ratios"))
-        outcomes = [verdict_words.short(c) for c in scenario.compared()]
+        factors = tables.in_factors(scenario.compared())
+        outcomes = [verdict_words.short(c, factors) for c in scenario.compared()]
         assert [row[ratios.table.head.index("verdict")] for row in ratios.table.rows] == outcomes
 
 

@@ -60,8 +60,9 @@ def test_verdict_tells_cases_in_one_sentence(scenario):
         "With 2 workers, loader threads in the free-threaded build against loader processes in "
         "the GIL build, "
     )
-    told = {verdict_words.short(c) for c in scenario.comparisons}
-    assert sum(outcome in first and "faster" in outcome for outcome in told) == 2
+    unit = " times as fast (" if " times as fast (" in first else "% faster ("
+    told = {verdict_words.short(c, unit.startswith(" times")) for c in scenario.comparisons}
+    assert sum(outcome in first and unit in outcome for outcome in told) == 2
 
 
 def test_a_curve_with_gaps_is_refused():

@@ -22,7 +22,7 @@ def test_a_scenario_without_a_waterfall_tells_its_first_conclusion(many):
     assert re.match(
         r"With 8 workers, loader threads in the free-threaded build against loader processes "
         r"in the GIL "
-        r"build: (9\d% faster \(\d+% to \d+%\)|2\.\d\d times faster \([\d.]+ to [\d.]+\))\.$",
+        r"build: (9\d% faster \(\d+% to \d+%\)|2\.\d\d times as fast \([\d.]+ to [\d.]+\))\.$",
         sentence,
     )
     ((_, sentence),) = glance(alone(many, many.scenario("sizes")))
@@ -33,7 +33,8 @@ def test_a_scenario_without_a_waterfall_tells_its_first_conclusion(many):
     )
     for case in cases:
         assert re.search(
-            rf"[,;] {re.escape(case)}: [\d.]+(%| times) faster \([^)]* to [^)]*\)", sentence
+            rf"[,;] {re.escape(case)}: [\d.]+(% faster| times as fast) \([^)]* to [^)]*\)",
+            sentence,
         ), sentence
 
 
@@ -115,7 +116,8 @@ def test_of_many_cases_the_largest_differences_are_told(many, monkeypatch):
         if c.kind == first.kind and c.numerator.config == first.numerator.config
     ]
     least = min(group, key=lambda c: abs(math.log(c.estimate.ratio)))
-    told = [c for c in group if verdict_words.short(c) in sentence]
+    factors = "times as fast" in sentence
+    told = [c for c in group if verdict_words.short(c, factors) in sentence]
     assert len(group) == 3 and len(told) == 2 and least not in told
     assert sentence.endswith("(the largest differences of 3).")
 
@@ -129,11 +131,11 @@ def test_of_many_cases_the_largest_differences_are_told(many, monkeypatch):
         (THROUGHPUT, 1.004, "0.4% faster"),
         (THROUGHPUT, 0.996, "0.4% slower"),
         (THROUGHPUT, 1.997, "100% faster"),
-        (THROUGHPUT, 2.49, "2.49 times faster"),
-        (METRICS["time_to_first_batch"], 92.3, "92 times later"),
-        (THROUGHPUT, 0.25, "4.0 times slower"),
-        (MEMORY, 0.002, "500 times less memory"),
-        (MEMORY, 1e9, "more than 1,000 times more memory"),
+        (THROUGHPUT, 2.49, "2.49 times as fast"),
+        (METRICS["time_to_first_batch"], 92.3, "92 times as long"),
+        (THROUGHPUT, 0.25, "75% slower"),
+        (MEMORY, 0.002, "0.002 times as much memory"),
+        (MEMORY, 1e9, "more than 1,000 times as much memory"),
         (METRICS["step_over_sum"], 0.5, "50% smaller"),
     ],
 )
@@ -156,14 +158,17 @@ def test_a_ratio_in_words(metric, ratio, wanted):
             {"ratio": 1.21, "low": 0.77, "high": 1.92, "verdict": Verdict.NO_DIFFERENCE},
             "between 23% slower and 92% faster",
         ),
-        # The smaller first, whichever way.
         (
             {"ratio": 0.41, "low": 0.30, "high": 0.56, "verdict": Verdict.BELOW},
-            "2.44 times slower (1.79 to 3.3)",
+            "59% slower (44% to 70%)",
         ),
         (
             {"ratio": 3.1, "low": 2.0, "high": 4.0, "verdict": Verdict.ABOVE},
-            "3.1 times faster (2.00 to 4.0)",
+            "3.1 times as fast (2.00 to 4.0)",
+        ),
+        (
+            {"ratio": 0.05, "low": 0.04, "high": 0.12, "verdict": Verdict.BELOW},
+            "0.050 times as fast (0.040 to 0.12)",
         ),
         # Both ends in the form of the ratio, if the far one is not too far.
         (
@@ -172,15 +177,15 @@ def test_a_ratio_in_words(metric, ratio, wanted):
         ),
         (
             {"ratio": 1.9, "low": 1.1, "high": 3.3, "verdict": Verdict.ABOVE},
-            "90% faster (10% to 3.3 times)",
+            "1.90 times as fast (1.10 to 3.3)",
         ),
         (
             {"ratio": 1.1, "low": 0.3, "high": 4.0, "verdict": Verdict.NO_DIFFERENCE},
-            "between 3.3 times slower and 4.0 times faster",
+            "between 0.30 and 4.0 times as fast",
         ),
         (
             {"ratio": 0.5, "low": 0.004, "high": 60, "verdict": Verdict.NO_DIFFERENCE},
-            "between 250 times slower and 60 times faster",
+            "between 0.004 and 60 times as fast",
         ),
         (
             {"ratio": 1.2, "low": 1.01, "high": 1.4, "verdict": Verdict.NO_DIFFERENCE},
@@ -243,6 +248,35 @@ def test_outcomes_in_words(change, wanted):
 def test_what_would_settle_it(change, wanted):
     figures = {"n": 4, "verdict": Verdict.NO_DIFFERENCE, "resolution": 1.4, **change}
     assert verdict_words.settles(rounds_of(50.0), Change(**figures)) == wanted
+
+
+def test_one_ratio_that_needs_factors_decides_for_a_table():
+    def of(ratio: float, low: float, high: float, verdict: Verdict) -> Change:
+        return Change(ratio=ratio, low=low, high=high, n=5, resolution=None, verdict=verdict)
+
+    half = of(0.49, 0.44, 0.56, Verdict.BELOW)
+    same = of(1.002, 0.998, 1.006, Verdict.NO_DIFFERENCE)
+    open_ = of(0.98, 0.93, 1.03, Verdict.NO_DIFFERENCE)
+    double = of(2.15, 2.08, 2.23, Verdict.ABOVE)
+    few, far = of(1.5, 0.001, 900.0, Verdict.TOO_FEW), of(7.0, 6.0, 8.0, Verdict.OTHER_SAMPLES)
+
+    def table(*changes: Change) -> list[str]:
+        factors = verdict_words.in_factors(changes)
+        return [verdict_words.outcome(THROUGHPUT, change, factors) for change in changes]
+
+    # Next to a column of factors, percent will do.
+    assert not verdict_words.in_factors([half, double], verdict_words.NEXT_TO_FACTORS)
+    # An interval or a ratio that no table has decides nothing.
+    assert table(half, open_, few, far)[:2] == [
+        "51% slower (44% to 56%)",
+        "between 7% slower and 3% faster",
+    ]
+    assert table(half, open_, same, double) == [
+        "0.49 times as fast (0.44 to 0.56)",
+        "between 0.93 and 1.03 times as fast",
+        "the same within 0.6%",
+        "2.15 times as fast (2.08 to 2.23)",
+    ]
 
 
 @pytest.mark.parametrize("seconds", [1e6, 1e308])
