@@ -68,14 +68,17 @@ def test_private_is_one_each():
     assert len(set(made)) == 3
 
 
-def test_values_that_are_not_counted_and_one_that_is():
-    """Small integers are immortal (PEP 683): counting references
-    to them would be contention of another kind.
+def test_values_that_are_not_counted_and_one_that_is(twin):
+    """Small integers are immortal (PEP 683), and interned strings without the GIL: counting
+    references to them would be contention of another kind.
     """
     for name in ("dict", "private"):
         assert {type(value) for value in OPERATIONS[name].make().values()} == {int}
         assert sys.getrefcount(OPERATIONS[name].make()["key500"]) > 1 << 28
-    assert len({id(value) for value in OPERATIONS["dict-object"].make().values()}) == 1
+    for name in ("dict-object", "dict-copy"):
+        assert len({id(value) for value in OPERATIONS[name].make().values()}) == 1
+    if twin == "ft":
+        assert sys.getrefcount(OPERATIONS["dict-interned"].make()["key500"]) > 1 << 28
 
 
 def test_what_a_worker_thread_raises_is_raised():
