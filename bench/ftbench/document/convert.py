@@ -16,6 +16,7 @@ OPTIONAL = {
     "turn_loads",
     "turns_left_out",
     "machine_id",
+    "further",
 }
 """JSON keys that may be missing; they are left out if their value is None or empty."""
 

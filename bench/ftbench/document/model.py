@@ -351,6 +351,9 @@ class Steps:
     steps: A[list[WaterfallStep], {"minItems": 1}, "one change each"]
     total: Change
     end: A[Positive, "geometric mean of the last candidate's processes, in the metric's unit"]
+    further: A[
+        list[WaterfallStep], "changes of the last candidate that are not in the total; or left out"
+    ] = field(default_factory=list)
 
     @property
     def candidates(self) -> list[str]:
@@ -362,6 +365,11 @@ class Steps:
         """The change of each step by the step's name, then that of the whole by IN_ALL."""
         changes = {step.name: step.change for step in self.steps}
         return {**changes, IN_ALL: self.total}
+
+    @property
+    def all_changes(self) -> dict[str, Change]:
+        """`changes`, then the change of each further step."""
+        return {**self.changes, **{step.name: step.change for step in self.further}}
 
 
 @dataclass(kw_only=True)

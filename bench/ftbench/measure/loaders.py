@@ -263,6 +263,7 @@ OPEN: dict[str, Callable[..., Any]] = {
     "loader-process": _processes,
     "loader-spawn": functools.partial(_processes, multiprocessing_context="spawn"),
     "loader-forkserver": functools.partial(_processes, multiprocessing_context="forkserver"),
+    "loader-copies": functools.partial(_threads, copy_dataset=True),
     # The same loader; the dataset decodes with ftloader.decode.
     "loader-decode": _threads,
     "loader-stack": _stacking,

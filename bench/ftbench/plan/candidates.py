@@ -38,6 +38,8 @@ VARIANTS = {
     variant.name: variant
     for variant in (
         Variant("loader-thread", "loader threads"),
+        # DataLoader(copy_dataset=True).
+        Variant("loader-copies", "loader threads with a copy each"),
         Variant("loader-process", "loader processes", processes=True),
         # The platform's default start method is fork.
         Variant("loader-spawn", "loader processes (spawn)", processes=True),

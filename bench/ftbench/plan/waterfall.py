@@ -2,7 +2,8 @@
 change a step.
 
 Each step changes one thing, so its ratio is the effect of that change alone. The product of these
-ratios is the total.
+ratios is the total. A further step gives each thread a copy of the dataset. It is not in the total,
+which is the effect of loader and Python alone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from ftbench.plan.comparisons import (
 STEP, TOTAL, SCALING = "step", "total", "scaling"
 TODAY = "torch-process"
 PROCESSES, THREADS = "loader-process", "loader-thread"
+COPIES = "loader-copies"
 REMOVED = "the GIL removed"
+COPIED = "a copy of the dataset each"
 IN_ALL = "in all"
 """Name of the whole waterfall, in the place of a step's."""
 # A run ends once the confidence interval of every step is no wider than this, up and down.
@@ -67,18 +70,24 @@ class WaterfallPlan(ComparisonPlan):
     In the first case, sides other than loader-process are also measured with fewer workers. A quick
     run has only the first case, with the most workers. Candidates of the same case and number of
     workers are dropped together.
+
+    With `copies`, threads with a copy of the dataset each are measured too, where there are threads
+    without the GIL. They are dropped before the others of their case and number of workers.
     """
 
-    def __init__(self, cases: tuple[Case, ...] = WITHOUT_CASES):
+    def __init__(self, cases: tuple[Case, ...] = WITHOUT_CASES, copies: bool = False):
         first = cases[0].name
 
         def comparisons(configs: tuple[str, ...]) -> tuple[Comparison, ...]:
+            importance = {side: 0 for side, _ in cells(configs)}
+            if copies and "ft" in configs:
+                importance[Side("ft", COPIES)] = 1
             whole, further = [], []
-            for side, _ in cells(configs):
-                whole.append(Comparison(side, importance=0))
+            for side, rank in importance.items():
+                whole.append(Comparison(side, importance=rank))
                 if side.variant != PROCESSES:
                     of_first = replace(side, case=first)
-                    further.append(Comparison(of_first, importance=0, every_count=True))
+                    further.append(Comparison(of_first, importance=rank, every_count=True))
             return (*whole, *further)
 
         super().__init__(comparisons, cases, quick_cases=(first,), order=(CASE, COUNT, IMPORTANCE))
@@ -87,7 +96,8 @@ class WaterfallPlan(ComparisonPlan):
         """Return the pairs of each chain, then the pairs that compare N workers with one worker.
 
         The first pair of a chain compares its last with its first candidate. The further pairs, one
-        for each step, compare the candidate after the step with the candidate before it.
+        for each step, compare the candidate after the step with the candidate before it. The last
+        of them compares threads that have copies with threads that share the dataset.
         """
         measured = by_key(candidates)
         _, counts = configs_and_counts(measured.values())
@@ -95,7 +105,9 @@ class WaterfallPlan(ComparisonPlan):
         for case in self.cases:
             for count in counts:
                 chain = _chain(measured, count, case.name)
-                pairs += _pairs_of_chain(chain, asked=count == counts[0])
+                asked = count == counts[0]
+                pairs += _pairs_of_chain(chain, asked)
+                pairs += _pairs_of_copies(measured, count, case.name, asked)
         for c in measured.values():
             alone = replace(c, workers=1)
             if c.workers > 1 and alone.key in measured:
@@ -124,3 +136,16 @@ def _pairs_of_chain(chain: list[str], asked: bool) -> list[Pair]:
     if not steps:
         return []
     return [Pair(TOTAL, chain[-1], chain[0], asked=asked), *steps]
+
+
+def _pairs_of_copies(
+    measured: Mapping[str, Candidate], workers: int, case: str, asked: bool
+) -> list[Pair]:
+    """Return the pair of threads with copies of the dataset and threads without; [] if one of the
+    two is not among *measured*.
+    """
+    copies = Candidate("ft", COPIES, workers, case)
+    shared = replace(copies, variant=THREADS)
+    if copies.key not in measured or shared.key not in measured:
+        return []
+    return [Pair(STEP, copies.key, shared.key, asked=asked)]

@@ -3,11 +3,13 @@ and the line of code that creates the loader.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from ftbench.document.model import MeasuredScenario, Verdict, Waterfall
 from ftbench.plan.candidates import VARIANTS, Candidate, plural
 from ftbench.plan.metrics import METRICS
+from ftbench.plan.waterfall import COPIES, THREADS
 from ftbench.report import hour_words, run_words, verdict_words
 from ftbench.stats.analysis import Analysis
 from ftbench.stats.comparisons import of_two
@@ -47,7 +49,9 @@ def advice(run: Analysis, fall: Waterfall) -> tuple[str, str]:
 
     The advice is the fastest candidate among those shown to be faster than the waterfall's start
     (its first candidate) on the same samples. If there is none, the advice is the start. The advice
-    also names the best candidate of the other Python if it was not shown to be slower.
+    also names the best candidate of the other Python if it was not shown to be slower. Threads with
+    copies of the dataset, which take memory, are advised only if they were shown to be faster than
+    threads that share it, or the latter cannot be used.
     """
     scenario, workload = run.scenario(fall.scenario), fall.workload
     start = scenario.candidate(fall.throughput.start.candidate)
@@ -85,7 +89,22 @@ def _usable(scenario: MeasuredScenario, fall: Waterfall) -> list[Candidate]:
     # The free-threaded build with its GIL on is measured only for comparison.
     candidates = [candidate for candidate in scenario.whole if candidate.config != "ft-gil"]
     of_case = [candidate for candidate in candidates if candidate.case == fall.case]
-    return [candidate for candidate in of_case if candidate.key not in fall.others]
+    usable = [candidate for candidate in of_case if candidate.key not in fall.others]
+    return [c for c in usable if not _has_needless_copies(scenario, c, usable)]
+
+
+def _has_needless_copies(
+    scenario: MeasuredScenario, candidate: Candidate, usable: Sequence[Candidate]
+) -> bool:
+    """True if threads that share the dataset would do: those with copies are not shown to be faster
+    than them.
+    """
+    shared = replace(candidate, variant=THREADS)
+    return (
+        candidate.variant == COPIES
+        and shared in usable
+        and not _has_verdict(Verdict.ABOVE, scenario, candidate, shared)
+    )
 
 
 def _ratio(scenario: MeasuredScenario, candidate: Candidate, other: Candidate) -> Ratio:
@@ -120,5 +139,7 @@ def _code(candidate: Candidate) -> str:
     if candidate.variant.startswith("loader"):
         kind = "process" if VARIANTS[candidate.variant].processes else "thread"
         module, method = "ftloader", f', worker_method="{kind}"'
+    if candidate.variant == COPIES:
+        method += ", copy_dataset=True"
     loader = f"DataLoader(dataset, ..., num_workers={candidate.workers}{method})"
     return f"from {module} import DataLoader; {loader}"

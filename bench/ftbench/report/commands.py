@@ -203,7 +203,7 @@ def _undecided(run: Analysis) -> Undecided:
     undecided = Undecided(run.results.options.precision)
     for fall in run.waterfalls:
         name, scenario = fall.scenario, run.scenario(fall.scenario)
-        for change in fall.throughput.changes.values():
+        for change in fall.throughput.all_changes.values():
             minutes = more_minutes(scenario, change)
             if minutes == 0:
                 undecided.hopeless = True

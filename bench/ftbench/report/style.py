@@ -75,7 +75,7 @@ LOOKS: dict[str, Look] = {}
 for _variants, _look in {
     ("loader-thread", "bare-thread"): Look("", "-", "o"),
     ("loader-process", "bare-process"): Look("///", (0, (4, 2)), "s"),
-    ("loader-decode", "loader-stack"): Look("++", (0, (7, 2)), "*"),
+    ("loader-decode", "loader-stack", "loader-copies"): Look("++", (0, (7, 2)), "*"),
     ("torch-process", "loader-spawn"): Look("xx", (0, (1, 1.5)), "X"),
     ("nodes-thread", "loader-forkserver"): Look("/-", "-.", "D"),
     ("spdl",): Look("\\\\\\", (0, (7, 2, 2, 2)), "^"),

@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ftbench.plan.waterfall import IN_ALL
 from ftbench.report import safety, tables
 from ftbench.report.view import ReportView, SafetyView, ScenarioView
 from ftrun import host
@@ -119,7 +120,7 @@ def _safety(console: Console, suite: SafetyView, detailed: bool) -> None:
 def table(console: Console, title: str, content: tables.Table, chain: bool = False) -> None:
     """Print *content* as a table, or as a block of lines for each row if the console is narrow.
 
-    If `chain`, *content* is a waterfall: the table has no lines, and its last row is bold.
+    If `chain`, *content* is a waterfall: the table has no lines, and the row of the whole is bold.
     """
     if console.width < NARROW:
         _blocks(console, title, content)
@@ -135,9 +136,8 @@ def table(console: Console, title: str, content: tables.Table, chain: bool = Fal
             no_wrap=is_number if chain else not place,
         )
     for row in content.rows:
-        grid.add_row(*map(one_line, row))
-    if chain and grid.rows:
-        grid.rows[-1].style = "bold"
+        is_total = chain and row[0] == IN_ALL
+        grid.add_row(*map(one_line, row), style="bold" if is_total else None)
     console.print(grid)
 
 

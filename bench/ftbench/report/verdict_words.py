@@ -316,8 +316,8 @@ def _ends(run: Analysis, fall: Waterfall) -> tuple[str, str]:
 
 
 def sentence(run: Analysis, fall: Waterfall) -> str:
-    """Return a sentence with a waterfall's total effect.
-    If the last step only removes the GIL, add its effect.
+    """Return a sentence with a waterfall's total effect. If the last step only removes the GIL, add
+    its effect. Add the effect of each further step.
     """
     metric, steps = METRICS["throughput"], fall.throughput
     last = steps.steps[-1]
@@ -330,4 +330,6 @@ def sentence(run: Analysis, fall: Waterfall) -> str:
     # A step with another name has a further change, which was not measured by itself.
     if last.name == REMOVED and last.change.verdict != Verdict.OTHER_SAMPLES:
         text += f"; removing the GIL by itself: {outcome(metric, last.change)}"
+    for step in steps.further:
+        text += f"; with {step.name}: {outcome(metric, step.change)}"
     return text + "."

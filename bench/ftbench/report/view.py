@@ -207,7 +207,9 @@ def _scenario(run: Analysis, analysed: AnalysedScenario) -> ScenarioView:
 def _details(run: Analysis, analysed: AnalysedScenario) -> list[tuple[str, Table]]:
     """Return the tables of all candidates, and of comparisons that no waterfall has."""
     scenario = analysed.record
-    in_chain = {fall.scenario: len(fall.throughput.candidates) for fall in run.waterfalls}
+    in_chain = {}
+    for fall in run.waterfalls:
+        in_chain[fall.scenario] = len(fall.throughput.candidates) + len(fall.throughput.further)
     if len(scenario.candidates) <= in_chain.get(scenario.name, 0):
         return []
     metric = analysed.metric

@@ -1,12 +1,12 @@
 """A waterfall as a chart, and the notes below the chart."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ftbench.document.model import Change, Verdict, Waterfall
+from ftbench.document.model import Change, MeasuredScenario, Verdict, Waterfall, WaterfallStep
 from ftbench.plan.metrics import METRICS, Metric
-from ftbench.plan.waterfall import THREADS
+from ftbench.plan.waterfall import IN_ALL, THREADS
 from ftbench.report import commands, run_words, verdict_words
 from ftbench.report.draw import MOST, Chart, Row, Rows
 from ftbench.report.tables import Table
@@ -26,7 +26,8 @@ def chart(run: Analysis, fall: Waterfall) -> Chart:
     subject = run_words.join(scenario.description, run_words.case_title(scenario, fall.case))
     title = f"{subject}: {run_words.each_with(scenario, fall.workers)}"
     dot = "job of all ranks" if scenario.ranks else "process"
-    dots = [scenario.in_each_process(key, "throughput") for key in fall.throughput.candidates]
+    keys = fall.throughput.candidates + [step.candidate for step in fall.throughput.further]
+    dots = [scenario.in_each_process(key, "throughput") for key in keys]
     return drawn(run_words.slug(fall.workload), title, fall, dot, dots)
 
 
@@ -34,14 +35,14 @@ def drawn(
     name: str, title: str, fall: Waterfall, dot: str, dots: Sequence[Sequence[float]]
 ) -> Chart:
     """Return a waterfall's chart: bars for the start,
-    each step (from old to new value) and the total.
+    each step (from old to new value), the total, and each further step.
 
     *dot* says what each dot on a bar stands for, such as "process" or "machine".
-    *dots*: the throughputs of each candidate of the chain.
+    *dots*: the throughputs of each candidate of the chain, then of the further steps.
     """
     start, last, cpu = fall.throughput.start, fall.throughput.steps[-1], fall.cpu_per_1000
     values = speeds(fall)
-    changes = [*fall.throughput.changes.values(), *cpu.changes.values()]
+    changes = [*fall.throughput.all_changes.values(), *cpu.all_changes.values()]
     factors = verdict_words.in_factors(changes, verdict_words.NEXT_TO_FACTORS)
     rows = [_row(start.name, start.candidate, (0.0, values[0]), dot, dots[0])]
     cells = [(start.name, "", f"{values[0]:.0f}", "", "")]
@@ -51,16 +52,28 @@ def drawn(
         cells.append(texts)
         rows.append(_with_change(row, texts))
 
-    steps = zip(fall.throughput.steps, cpu.steps, itertools.pairwise(values), dots[1:], strict=True)
+    steps = zip(
+        fall.throughput.steps,
+        cpu.steps,
+        itertools.pairwise(values),
+        dots[1 : len(values)],
+        strict=True,
+    )
     for step, cpu_step, ends, of_step in steps:
         row = _row(step.name, step.candidate, ends, dot, of_step)
         row = replace(row, is_step=True, shown=step.change.shown)
         add(row, step.change, cpu_step.change)
     add(
-        _row("in all", last.candidate, (0.0, values[-1]), dot, dots[-1]),
+        _row(IN_ALL, last.candidate, (0.0, values[-1]), dot, dots[len(values) - 1]),
         fall.throughput.total,
         cpu.total,
     )
+    further = zip(fall.throughput.further, cpu.further, dots[len(values) :], strict=True)
+    for step, cpu_step, of_step in further:
+        ends = values[-1], _after(values[-1], step.change)
+        row = _row(step.name, step.candidate, ends, dot, of_step)
+        row = replace(row, is_step=True, shown=step.change.shown)
+        add(row, step.change, cpu_step.change)
     head = ("what changes", "factor", "samples/s", "throughput", "CPU time")
     return Chart(
         name=f"waterfall-{name}",
@@ -75,8 +88,13 @@ def speeds(fall: Waterfall) -> list[float]:
     """Return the throughput (samples/s) of the start, and after each step."""
     values = [fall.throughput.start.value]
     for step in fall.throughput.steps:
-        values.append(min(MOST, values[-1] * step.change.ratio))
+        values.append(_after(values[-1], step.change))
     return values
+
+
+def _after(value: float, change: Change) -> float:
+    """Return the throughput (samples/s) after a change."""
+    return min(MOST, value * change.ratio)
 
 
 def _row(name: str, key: str, ends: tuple[float, float], unit: str, dots: Sequence[float]) -> Row:
@@ -123,8 +141,10 @@ def notes(run: Analysis, fall: Waterfall) -> list[str]:
     """
     scenario = run.scenario(fall.scenario)
     sentences = [_from_first_to_last(fall)]
+    for step, cpu_step in zip(fall.throughput.further, fall.cpu_per_1000.further, strict=True):
+        sentences.append(_further(scenario, fall, step, cpu_step.change))
     undecided = []
-    for name, change in fall.throughput.changes.items():
+    for name, change in fall.throughput.all_changes.items():
         if more := verdict_words.settles(scenario, change):
             undecided.append(f"{name}: {more}")
     if undecided:
@@ -136,14 +156,34 @@ def notes(run: Analysis, fall: Waterfall) -> list[str]:
 
 def _from_first_to_last(fall: Waterfall) -> str:
     cpu = fall.cpu_per_1000
-    text = f"CPU time for 1,000 samples {_both_ends(METRICS[CPU], cpu.start.value, cpu.end)}"
-    if cpu.total.verdict != Verdict.OTHER_SAMPLES:
-        text += f", {verdict_words.outcome(METRICS[CPU], cpu.total)}"
-    parts = [text]
-    for name, (start, end) in fall.ends.items():
+    of_cpu = _cpu_time(cpu.start.value, cpu.end, cpu.total)
+    return f"From first to last: {'; '.join([of_cpu, *_of_metrics(fall.ends)])}."
+
+
+def _further(scenario: MeasuredScenario, fall: Waterfall, step: WaterfallStep, cpu: Change) -> str:
+    """Return the sentence on a further step: its costs, and that the total leaves it out."""
+    ends: dict[str, list[float]] = {}
+    for name in (CPU, *fall.ends):
+        keys = fall.throughput.candidates[-1], step.candidate
+        ends[name] = [scenario.typical(key, name) for key in keys]
+    before, after = ends.pop(CPU)
+    of_cpu = _cpu_time(before, after, cpu)
+    costs = "; ".join([of_cpu, *_of_metrics(ends)])
+    return f"{run_words.capital(step.name)}, which the total leaves out: {costs}."
+
+
+def _cpu_time(start: float, end: float, change: Change) -> str:
+    text = f"CPU time for 1,000 samples {_both_ends(METRICS[CPU], start, end)}"
+    if change.verdict != Verdict.OTHER_SAMPLES:
+        text += f", {verdict_words.outcome(METRICS[CPU], change)}"
+    return text
+
+
+def _of_metrics(ends: Mapping[str, Sequence[float]]) -> Iterator[str]:
+    """Yield words for each metric's values before and after a change."""
+    for name, (start, end) in ends.items():
         metric = METRICS[name]
-        parts.append(f"{metric.noun} {_both_ends(metric, start, end)}")
-    return f"From first to last: {'; '.join(parts)}."
+        yield f"{metric.noun} {_both_ends(metric, start, end)}"
 
 
 def _both_ends(metric: Metric, start: float, end: float) -> str:

@@ -83,7 +83,7 @@ SCENARIO = Scenario(
     dataset=lambda _: Texts(),
     measure=epochs.measure,
     metrics=epochs.METRICS,
-    plan=WaterfallPlan(),
+    plan=WaterfallPlan(copies=True),
     full=Amount(batch_size=64, batches_per_worker=16, turns=10, seconds=600),
     quick=Amount(batch_size=32, batches_per_worker=20, turns=10, seconds=150),
 )

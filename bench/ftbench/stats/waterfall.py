@@ -8,13 +8,23 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from ftbench.document.model import MeasuredScenario, Start, Steps, Trial, Waterfall, WaterfallStep
 from ftbench.measure.checksums import by_batch
 from ftbench.plan.candidates import CONFIGS, Candidate, in_order, plural
 from ftbench.plan.metrics import METRICS
-from ftbench.plan.waterfall import PROCESSES, STEP, THREADS, TODAY, TOTAL, cells
+from ftbench.plan.waterfall import (
+    COPIED,
+    COPIES,
+    PROCESSES,
+    STEP,
+    THREADS,
+    TODAY,
+    TOTAL,
+    cells,
+)
 from ftbench.stats.comparisons import CPU, MeasuredComparison, level, of_two
 from ftbench.stats.statistics import Ratio
 from ftrun.configurations import CONFIGURATIONS
@@ -62,8 +72,8 @@ def chain(scenario: MeasuredScenario, case: str) -> Chain | None:
     for c in scenario.whole:
         if c.case == case:
             candidates[c.key] = c
-            configs.add(c.config)
             if c.variant in (TODAY, PROCESSES, THREADS):
+                configs.add(c.config)
                 workers = max(workers, c.workers)
     if not configs:
         return None
@@ -183,11 +193,16 @@ def _steps(
             steps.append(WaterfallStep(estimate.change, name, candidate.key))
     if total is None or len(steps) < len(links.links) - 1:
         return None
+    copies = replace(links.end, variant=COPIES).key
+    further = []
+    if estimate := estimates.get((STEP, copies)):
+        further.append(WaterfallStep(estimate.change, COPIED, copies))
     return Steps(
         start=_start(scenario, links, metric),
         steps=steps,
         total=total.change,
         end=scenario.typical(links.end.key, metric),
+        further=further,
     )
 
 

@@ -14,7 +14,7 @@ from ftbench.measure import epochs
 from ftbench.plan.candidates import CONFIGS, Candidate
 from ftbench.plan.case import Case
 from ftbench.plan.comparisons import ComparisonPlan, grid
-from ftbench.plan.waterfall import WaterfallPlan
+from ftbench.plan.waterfall import COPIES, THREADS, WaterfallPlan
 from ftbench.stats.analysis import analyse
 from tests.hostile_text import HOSTILE_TEXTS
 from tests.unit.bench import simulated
@@ -85,6 +85,18 @@ def scenario(
         pairs=plan.pairs(candidates),
         rounds=rounds,
     )
+
+
+def with_copies(like: model.MeasuredScenario, gain: float) -> model.MeasuredScenario:
+    """A chain, and threads with a copy of the dataset each, which are *gain* times as fast."""
+
+    def value(candidate: Candidate) -> float:
+        if candidate.variant == COPIES:
+            return gain * throughput(replace(candidate, variant=THREADS))
+        return throughput(candidate)
+
+    plan = WaterfallPlan(copies=True)
+    return scenario(like, "chain", metrics=epochs.METRICS, value=value, plan=plan)
 
 
 def many(document: model.Results) -> model.Results:

@@ -12,6 +12,7 @@ from ftbench.plan.waterfall import WaterfallPlan
 from ftbench.report import advice, charts, commands, run_words, terminal, verdict_words, waterfalls
 from ftbench.report.view import view
 from ftbench.stats.comparisons import more_minutes
+from tests.unit.bench import documents
 from tests.unit.bench.reports import (
     alone,
     changed,
@@ -173,6 +174,35 @@ def test_what_is_not_told_apart_is_no_reason_to_change(many):
         "loader threads in ordinary Python (gil)" in advised
         and "is not told apart from it (between" in advised
     )
+
+
+@pytest.mark.parametrize(
+    "gain, are_advised, verdict", [(1.5, True, r"\d+% faster \("), (1.0, False, "between ")]
+)
+def test_a_copy_each_follows_the_total_and_is_advised_if_it_is_faster(
+    many, gain, are_advised, verdict
+):
+    run = alone(many, documents.with_copies(many.scenario("chain"), gain))
+    (fall,) = run.waterfalls
+    assert re.search(
+        f"; with a copy of the dataset each: {verdict}", verdict_words.sentence(run, fall)
+    )
+    total, copies = waterfalls.chart(run, fall).picture.rows[-2:]
+    assert [total.label, copies.label] == ["in all", "a copy of the dataset each"]
+    assert copies.begin == total.value and copies.value == pytest.approx(
+        gain * total.value, rel=0.03
+    )
+    note = waterfalls.notes(run, fall)[1]
+    assert note.startswith(
+        "A copy of the dataset each, which the total leaves out: CPU time for 1,000 samples "
+    )
+    assert re.search(r"; peak memory \d+ MiB to \d+ MiB\.", note)
+    advised, code = advice.advice(run, fall)
+    assert ("loader threads with a copy each in free-threaded Python" in advised) is are_advised
+    assert code.endswith(', worker_method="thread", copy_dataset=True)') is are_advised
+    # Threads whose samples are wrong are no alternative, however fast.
+    unsafe = with_other_samples(run, "ft/loader-thread/2")
+    assert "copy_dataset=True" in advice.advice(unsafe, unsafe.waterfalls[0])[1]
 
 
 @pytest.mark.slow(cases=1)

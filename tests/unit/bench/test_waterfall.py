@@ -8,7 +8,9 @@ from statistics import geometric_mean
 
 import pytest
 
-from ftbench.document.model import MeasuredScenario, Round
+from ftbench.document.check import check_form
+from ftbench.document.convert import as_json, from_json
+from ftbench.document.model import MeasuredScenario, Results, Round
 from ftbench.measure import epochs
 from ftbench.plan.candidates import Candidate, Pair
 from ftbench.plan.case import Case
@@ -157,6 +159,27 @@ def test_failed_candidates_are_left_out_of_the_chain(run, failed, start, steps, 
     assert whole.throughput.start.name == start and whole.missing == missing
     assert {name: ratios.get(name) for name in steps} == pytest.approx(steps, rel=0.03)
     assert math.prod(ratios.values()) == pytest.approx(whole.throughput.total.ratio, rel=1e-12)
+
+
+def test_copies_are_a_further_step_that_the_total_leaves_out(run):
+    scenario = documents.with_copies(run.results.scenarios[0], 1.5)
+    results = replace(run.results, scenarios=[scenario])
+    results.waterfalls = analyse(results).waterfalls
+    steps = results.waterfalls[0].throughput
+    (copies,) = steps.further
+    assert copies.candidate == "ft/loader-copies/2" and copies.name not in steps.changes
+    assert copies.change.ratio == pytest.approx(1.5, rel=0.03) and copies.change.shown
+    assert steps.candidates[-1] == "ft/loader-thread/2"
+    assert steps.total.ratio == pytest.approx(2.0, rel=0.03)
+    document = as_json(results)
+    check_form(document)
+    assert from_json(Results, document) == results
+    # Without threads that share the dataset there is nothing to compare copies with.
+    for finished in scenario.rounds:
+        finished.trials = [t for t in finished.trials if not t.candidate.startswith("ft/loader-t")]
+    scenario.pairs = WaterfallPlan(copies=True).pairs(scenario.whole)
+    (fall,) = analyse(results).waterfalls
+    assert fall.missing == ["ft"] and fall.throughput.further == []
 
 
 def known(

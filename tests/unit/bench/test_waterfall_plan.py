@@ -9,7 +9,16 @@ import pytest
 
 from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.case import Case
-from ftbench.plan.waterfall import PROCESSES, STEP, THREADS, TODAY, TOTAL, WaterfallPlan, cells
+from ftbench.plan.waterfall import (
+    COPIES,
+    PROCESSES,
+    STEP,
+    THREADS,
+    TODAY,
+    TOTAL,
+    WaterfallPlan,
+    cells,
+)
 from ftbench.rounds.controller import choose
 from ftbench.scenarios import SCENARIOS
 from ftbench.stats.comparisons import compared, judge
@@ -107,6 +116,24 @@ def test_pairs_are_those_whose_candidates_are_there_and_within_a_case():
         assert pair.numerator.partition("@")[2] == pair.denominator.partition("@")[2]
         assert pair.numerator.endswith("@other") == pair.denominator.endswith("@other")
     assert plan.pairs(everybody[:1]) == [] == plan.pairs([])
+
+
+def test_copies_are_compared_with_threads_that_share_and_given_up_before_the_chain():
+    plan = WaterfallPlan(CASES, copies=True)
+    ranked = plan.ranked(CONFIGS, [1, 2], quick=False)
+    ranks = {c.key: rank for rank, c in ranked}
+    assert ranks["ft/loader-thread/2"] == 0
+    assert 0 < ranks["ft/loader-copies/2"] < ranks["ft/loader-thread/1"]
+    steps = [p for p in plan.pairs(ranked.candidates) if COPIES in p.numerator and p.kind == STEP]
+    assert [(p.numerator, p.denominator, p.asked) for p in steps] == [
+        ("ft/loader-copies/2", "ft/loader-thread/2", True),
+        ("ft/loader-copies/1", "ft/loader-thread/1", False),
+        ("ft/loader-copies/2@other", "ft/loader-thread/2@other", True),
+    ]
+    # With the GIL, copies bring nothing.
+    assert {c.config for c in ranked.candidates if c.variant == COPIES} == {"ft"}
+    with_gil = plan.ranked(("gil", "ft-gil"), [2], quick=True)
+    assert all(c.variant != COPIES for c in with_gil.candidates)
 
 
 def test_the_main_job_is_work_that_releases_the_gil_and_work_that_holds_it():
