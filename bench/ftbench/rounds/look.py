@@ -9,8 +9,9 @@ from operator import itemgetter
 from typing import Any
 
 from ftbench.document import model
-from ftbench.plan.candidates import Candidate
+from ftbench.plan.candidates import Candidate, plural
 from ftbench.plan.scenario import Scenario, Task
+from ftbench.plan.waterfall import COPIES
 from ftbench.rounds.progress import Display
 from ftbench.rounds.twins import Twins
 from ftbench.rounds.work import PREFETCH_FACTOR, warmup_batches
@@ -32,6 +33,8 @@ class DatasetFacts:
     """True if loading the same samples twice gave the same samples."""
     processes: bool
     """False if batches of the dataset cannot be sent from worker processes."""
+    copies: bool
+    """False if threads cannot have copies of the dataset, or there are none without the GIL."""
     reached: int
     """Number of samples that a trial loads, from the first one on."""
 
@@ -66,7 +69,29 @@ class Looker:
             why = f"a batch of {self._target} cannot be sent from a worker process: {unsendable}"
             self._skip("worker processes", why)
         scenario, reached = self._sized(looks)
-        return DatasetFacts(scenario, configs, repeats, not unsendable, reached)
+        copies = "ft" in configs and self._can_be_copied()
+        return DatasetFacts(scenario, configs, repeats, not unsendable, copies, reached)
+
+    @property
+    def _most_workers(self) -> int:
+        """The highest number of workers, of each rank."""
+        if self.options.workers:
+            return max(self.options.workers)
+        return max(self.scenario.workers(self.twins.cpus_of_rank(self.options.ranks or 1)))
+
+    def _can_be_copied(self) -> bool:
+        """Return True if threads can have copies of the dataset; else record the reason.
+
+        This takes a process of its own: a copy may need more memory than there is.
+        """
+        task = self._first_samples(own.COPY, 1)
+        copies = self._most_workers * (self.options.ranks or 1)
+        try:
+            self._step_by_step(replace(task, workers=copies), TWIN["ft"])
+        except TrialFailed as error:
+            self._skip(plural(COPIES), error.why)
+            return False
+        return True
 
     def _sized(self, looks: list[dict]) -> tuple[Scenario, int]:
         """Return (the scenario with its amounts of work,
@@ -80,7 +105,7 @@ class Looker:
         opening = largest("opening")
         ranks = self.options.ranks or 1
         amount = own.amount(seconds, self.options.batch_size)
-        workers = max(self.options.workers or self.scenario.workers(self.twins.cpus_of_rank(ranks)))
+        workers = self._most_workers
         turn = amount.batch_size * amount.batches_per_worker * workers * ranks
         length = min(map(itemgetter("length"), looks))
         if length < turn:

@@ -15,6 +15,7 @@ from ftbench.plan import shortest, sizing
 from ftbench.plan.candidates import VARIANTS, Candidate, Ranking, listed, with_threads
 from ftbench.plan.case import Case
 from ftbench.plan.scenario import OWN, Scenario
+from ftbench.plan.waterfall import COPIES
 from ftbench.rounds.budget import Budget
 from ftbench.rounds.controller import Controller, failures
 from ftbench.rounds.look import DatasetFacts, Looker
@@ -209,10 +210,11 @@ class Measurement:
 
     def ranked(self) -> Ranking:
         """Return the candidates that the twins can measure; record the others as skipped."""
-        configs, unsendable = self.options.configs, False
+        configs, unsendable, uncopyable = self.options.configs, False, False
         if self._facts:
             configs = self._facts.configs
             unsendable = not self._facts.processes
+            uncopyable = not self._facts.copies
         lacking: dict[str, list[Candidate]] = {}
         ranked = self.scenario.plan.ranked(configs, self._workers(), self.options.quick)
         for c in ranked.candidates:
@@ -220,6 +222,8 @@ class Measurement:
         able = lacking.pop("", [])
         if unsendable:
             able = with_threads(able)
+        if uncopyable:
+            able = [c for c in able if c.variant != COPIES]
         for why, candidates in lacking.items():
             self._skip(listed(candidates, _cases(ranked.candidates)), why)
         return ranked.among(able)

@@ -48,8 +48,8 @@ DEFAULT = ("pillow", "text")
 
 
 def find(name: str) -> Scenario:
-    """Return the scenario called *name*, which may be one of the two
-    in ftbench.scenarios.own; raises KeyError.
+    """Return the scenario called *name*, which may be one of
+    those in ftbench.scenarios.own; raises KeyError.
 
     The name "module:NAME" stands for the object NAME of any module,
     such as one in evaluation/trust.
@@ -62,6 +62,7 @@ def find(name: str) -> Scenario:
         own.SCENARIO.name: own.SCENARIO,
         own.LOOK.name: own.LOOK,
         own.SEARCH.name: own.SEARCH,
+        own.COPY.name: own.COPY,
     }[name]
 
 

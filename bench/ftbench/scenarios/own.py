@@ -173,15 +173,32 @@ def search(task: Task) -> Turns:
     return {"metrics": {}, "samples": task.batch_size}
 
 
+def copy(task: Task) -> dict:
+    """Make a copy of the dataset, as each of `workers` threads would; raises TrialError if it
+    cannot be copied, or the copies do not fit into memory.
+    """
+    from torch.utils.data import default_collate
+
+    from ftloader.compat.torch_private import DatasetKind
+    from ftloader.workers.copies import Copier, UserObjects
+
+    collate = _options(task).get("collate_fn", default_collate)
+    try:
+        Copier(UserObjects(dataset(task), collate, None), DatasetKind.Map, task.workers).copy()
+    except (TypeError, MemoryError) as error:
+        raise TrialError(str(error)) from error
+    return {"metrics": {}, "samples": 1}
+
+
 def located(task: Task, steps: int, message: str) -> str:
     """Return the *message* of a failed `look` or `search` with the step that failed, if the message
-    lacks the dataset.
+    lacks the dataset. The message of a failed `copy` names its attribute.
 
     *steps* is the number of steps that its trial had ended: its imports, the opening of the
     dataset, and then samples and batches.
     """
     target = task.parameters["target"]
-    if not steps or target in message.partition("\n")[0]:
+    if not steps or task.scenario.name == COPY.name or target in message.partition("\n")[0]:
         return message
     if steps == 1:
         return f"opening {target}: {message}"
@@ -217,7 +234,7 @@ def scenario(target: str, collate_fn: str | None = None) -> Scenario:
         dataset=dataset,
         measure=measure,
         metrics=epochs.METRICS,
-        plan=WaterfallPlan(cases),
+        plan=WaterfallPlan(cases, copies=True),
         full=Amount(BATCH_SIZE, batches_per_worker=4, turns=10, seconds=600),
         quick=Amount(BATCH_SIZE, batches_per_worker=4, turns=10, seconds=240),
         same_work=False,
@@ -227,6 +244,7 @@ def scenario(target: str, collate_fn: str | None = None) -> Scenario:
 # Trials find these by name. The dataset is in the parameters of the case.
 SCENARIO = scenario("")
 SEARCH = replace(SCENARIO, name="dataset-search", measure=search, metrics=(), patience=PATIENCE)
+COPY = replace(SCENARIO, name="dataset-copy", measure=copy, metrics=(), patience=LOOK_PATIENCE)
 LOOK = replace(
     SCENARIO, name="dataset-look", measure=look, metrics=("overhead_us",), patience=LOOK_PATIENCE
 )

@@ -103,6 +103,11 @@ BAD = """
         def __getitem__(self, index):
             return torch.zeros(3 + index % 5)
 
+    class Opens(Numbers):
+        def __init__(self):
+            super().__init__()
+            self.file = open(__file__)
+
     class Ends(Numbers):
         def __getitem__(self, index):
             raise SystemExit("enough")
@@ -126,7 +131,7 @@ BAD = """
 
     dies, hangs, dies_later = Dies(), Hangs(), DiesLater(40)
     fine, empty, raises, drawn, stream, endless = Numbers(), Numbers(0), Raises(), Drawn(), Stream(), Endless()
-    unsafe, negative, varying, ends = Unsafe(), Numbers(-3), Varying(), Ends()
+    unsafe, negative, varying, ends, opens = Unsafe(), Numbers(-3), Varying(), Ends(), Opens()
 
     def needy():
         import no_such_package

@@ -22,11 +22,11 @@ from ftbench.document.model import Skipped
 from ftbench.document.store import load
 from ftbench.measure import checksums
 from ftbench.plan.scenario import Task, TrialError
-from ftbench.plan.waterfall import cells
+from ftbench.plan.waterfall import COPIES, cells
 from ftbench.report import advice, commands
 from ftbench.rounds.measurement import Measurement
 from ftbench.rounds.twins import Twins
-from ftbench.scenarios import own
+from ftbench.scenarios import find, own
 from ftbench.stats.analysis import analyse
 from ftbench.trial.process import TrialFailed, TrialProcess
 from tests.programs import completed
@@ -67,9 +67,10 @@ def run_own(few, environment, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def finished(run_own, files):
+def finished(run_own, files, twin):
     """(CompletedProcess, the directory, its document) of a run of all candidates."""
-    done, directory = run_own(f"{files['fine_data']}:train_set", variants=EVERYBODY)
+    variants = (*EVERYBODY, COPIES) if twin == "ft" else EVERYBODY
+    done, directory = run_own(f"{files['fine_data']}:train_set", variants=variants)
     assert done.returncode == 0, done.stderr
     return done, directory, load(directory / "results.json")
 
@@ -80,6 +81,8 @@ def test_a_waterfall_of_the_users_own_dataset(finished, files, twin):
     (fall,) = document.waterfalls
     chain = [side.candidate(2, "").key for side, _ in cells((twin,))]
     assert fall.throughput.candidates == chain
+    further = [step.candidate for step in fall.throughput.further]
+    assert further == ["ft/loader-copies/2"] * (twin == "ft")
     (scenario,) = document.scenarios
     assert (scenario.name, scenario.load.batch_size, len(scenario.rounds)) == ("dataset", 8, 1)
     # What a sample takes in a batch was found out by a look: a number and three squares, int64.
@@ -244,8 +247,9 @@ class Here:
             self.request = request
 
         def go_on(self) -> dict:
+            scenario = find(self.request["scenario"])
             try:
-                return without_pause(own.LOOK.measure(Task.of(own.LOOK, self.request)))
+                return without_pause(scenario.measure(Task.of(scenario, self.request)))
             except TrialError as error:
                 raise TrialFailed(str(error)) from error
 
@@ -349,7 +353,7 @@ def test_batches_that_cannot_be_sent_leave_threads(files):
     (left_out,) = found.skipped
     assert left_out.what == "dataset: worker processes"
     assert "cannot be sent from a worker process: " in left_out.why
-    assert {who.variant for who in found.candidates} == {"loader-thread"}
+    assert {who.variant for who in found.candidates} == {"loader-thread", COPIES}
     measured = found.scenario.measure(
         Task(
             found.scenario,
@@ -364,6 +368,15 @@ def test_batches_that_cannot_be_sent_leave_threads(files):
         )
     )
     assert without_pause(measured)["batches"] == 2
+
+
+def test_what_cannot_be_copied_leaves_threads_that_share_it(files):
+    measured = looked_at(f"{files['bad_data']}:opens")
+    (left_out,) = measured.skipped
+    assert left_out.what == "dataset: loader threads with a copy each"
+    assert left_out.why.startswith("Opens.file cannot be copied (")
+    variants = {c.variant for c in measured.candidates}
+    assert "loader-thread" in variants and COPIES not in variants
 
 
 def test_a_look_finds_how_much_makes_a_turn(files, monkeypatch):
