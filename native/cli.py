@@ -104,7 +104,7 @@ def _parsed(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
             parser.error(f"there is no verb {arguments[0]!r}: did you mean {similar[0]!r}?")
     options, rest = parser.parse_known_args(arguments)
     if rest and options.verb not in ("exec", "bench", "test", "repro", "audit"):
-        parser.error(f"unrecognised arguments: {' '.join(rest)}")
+        options.refuse(f"unrecognized arguments: {' '.join(rest)}")
     return options, rest
 
 
@@ -124,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
             **more,
         )
-        child.set_defaults(run=run)
+        child.set_defaults(run=run, refuse=child.error)
         return child
 
     setup = verb("setup", "build both twins", _setup, SETUP)

@@ -304,13 +304,13 @@ def main(arguments: list[str] | None = None) -> int:
     rest = arguments
     while rest[:1] in (["--out"], ["--twin"]):  # compose.yaml has them in front of any verb
         rest = rest[2:]
+    verb = "".join(rest[:1])
+    run = {"report": report_main, "compare": compare_main, "merge": merge_main}.get(verb)
+    name = f"{NAME} {verb}" if run else NAME
     try:
-        verb = {"report": report_main, "compare": compare_main, "merge": merge_main}.get(
-            "".join(rest[:1])
-        )
-        return verb(rest[1:]) if verb else run_main(arguments)
+        return run(rest[1:]) if run else run_main(arguments)
     except (UsageError, ImageError, DoesNotFit, ResultsError) as error:
-        print(f"{NAME}: {escape.terminal(str(error))}", file=sys.stderr)
+        print(f"{name}: {escape.terminal(str(error))}", file=sys.stderr)
         return 1 if type(error) is ResultsError else 2
     except BrokenPipeError:
         # The reader of the output has gone (| head); the rest must not fail again at the exit.

@@ -23,6 +23,11 @@ def command(default: str) -> str:
     return os.environ.get("FT_COMMAND") or default
 
 
+def info() -> str:
+    """Return the start of the command line of `info`, which its messages begin with."""
+    return command("./twins info")
+
+
 def derived_image() -> str:
     """Return what to do in a container that lacks a package and has no network; "" elsewhere."""
     if "FT_COMMAND" not in os.environ:

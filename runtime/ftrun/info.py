@@ -319,7 +319,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         info = collect(options.lock, None if options.json else Printer(options.packages))
     except LockError as error:
-        print(f"ftrun.info: {error}", file=sys.stderr)
+        print(f"{host.info()}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:  # its children got the signal too
         return 130
@@ -345,7 +345,7 @@ def _finish(info: dict, options: argparse.Namespace) -> int:
 
 
 def _print_problems(problems: list[str]) -> None:
-    print("ftrun.info: this environment is not what it should be:", file=sys.stderr)
+    print(f"{host.info()}: this environment is not what it should be:", file=sys.stderr)
     for problem in problems:
         print(f"  - {problem}", file=sys.stderr)
 

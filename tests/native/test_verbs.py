@@ -270,11 +270,16 @@ def test_wrong_series_is_named(twins):
         (["repro"], "SCRIPT"),
         (["repro", "x.py", "--threads", "0"], "from 1 to"),
         (["repro", "x.py", "--timeout", "soon"], "seconds"),
+        (["setup", "--quick"], "unrecognized arguments: --quick"),
+        (["info", "--import"], "--import needs --requirements"),
+        (["clean", "all"], "unrecognized arguments: all"),
     ],
 )
 def test_wrong_usage_is_refused_before_anything_is_built(twins, tmp_path, arguments, said):
     done = twins(*arguments, XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == 2 and said in done.stderr
+    # Whatever finds the fault, its message begins with the command.
+    assert done.stderr.splitlines()[-1].startswith(f"./twins {arguments[0]}")
     assert not list(tmp_path.iterdir())
 
 

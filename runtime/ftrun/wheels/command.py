@@ -18,6 +18,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from ftrun import host
 from ftrun.configurations import this_twin
 from ftrun.errors import BadRequirements, Interrupted, OverlayError
 from ftrun.escape import one_line
@@ -49,21 +50,22 @@ def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path | Non
     """
     if import_too and this_twin() == "gil":
         print(
-            "info: --import needs a free-threaded Python: `./twins info`, or the image ft-env",
+            f"{host.info()}: --import needs a free-threaded Python: `./twins info`, or the image "
+            "ft-env",
             file=sys.stderr,
         )
         return 2
     try:
         contents = read(arguments)
     except BadRequirements as error:
-        print(f"info: {one_line(str(error))}", file=sys.stderr)
+        print(f"{host.info()}: {one_line(str(error))}", file=sys.stderr)
         return 2
     with Interruption() as interruption, contextlib.ExitStack() as stack:
         cache = cache or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ft-info-")))
         try:
             survey = _survey(contents, import_too, cache, interruption)
         except Interrupted as error:
-            print("info: interrupted", file=sys.stderr, flush=True)
+            print(f"{host.info()}: interrupted", file=sys.stderr, flush=True)
             stack.close()
             os._exit(error.exit_status)  # threads may wait for the index
     _progress("")
@@ -100,13 +102,14 @@ def _warn(tree: Tree) -> None:
     """Say on stderr which dependencies are not known."""
     if tree.error:
         print(
-            f"info: what the packages need is not looked at: {one_line(tree.error)}",
+            f"{host.info()}: what the packages need is not looked at: {one_line(tree.error)}",
             file=sys.stderr,
         )
     if tree.without_wheel:
         names = one_line(", ".join(tree.without_wheel))
         print(
-            f"info: not known, since there is no wheel of it: what {names} needs", file=sys.stderr
+            f"{host.info()}: not known, since there is no wheel of it: what {names} needs",
+            file=sys.stderr,
         )
 
 

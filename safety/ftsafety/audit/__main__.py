@@ -7,5 +7,5 @@ try:
 
     sys.exit(main())
 except KeyboardInterrupt:  # during an import
-    print("audit: interrupted", file=sys.stderr)
+    print("./twins audit: interrupted", file=sys.stderr)
     sys.exit(130)

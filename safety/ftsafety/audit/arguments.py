@@ -13,6 +13,8 @@ from ftrun import host
 from ftrun.options import add_all, number, whole
 
 PROGRAM = host.command("python -m ftsafety.audit")
+NAME = host.command("./twins audit")
+"""The command that messages begin with."""
 
 DESCRIPTION = """\
 Try to show that a dataset is not safe under threads. Loads samples of it serially, watches what its

@@ -20,7 +20,7 @@ from ftrun.interruption import Interruption
 from ftrun.protocol import LONGEST_LINE, conforms, decode
 from ftrun.supervise import DRAIN_SECONDS, Child, signal_name
 from ftsafety.audit import gil, kinds
-from ftsafety.audit.arguments import check
+from ftsafety.audit.arguments import NAME, check
 from ftsafety.audit.empty_copies import NAMESPACES, CopyError, check_namespaces
 from ftsafety.audit.report import ABSENT, FORM, Finding, Line, Report
 
@@ -332,4 +332,4 @@ def _without_empty_threads(lines: list[str]) -> list[str]:
 
 
 def _say(text: str) -> None:
-    print(f"audit: {terminal(text)}", file=sys.stderr, flush=True)
+    print(f"{NAME}: {terminal(text)}", file=sys.stderr, flush=True)

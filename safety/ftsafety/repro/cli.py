@@ -19,7 +19,7 @@ from ftrun.inline_metadata import dependencies, requires_python
 from ftrun.interruption import Interruption
 from ftsafety.errors import UsageError, VersionError
 from ftsafety.repro import commands, narrow, report, verdict_words
-from ftsafety.repro.arguments import parse
+from ftsafety.repro.arguments import PROGRAM, parse
 from ftsafety.repro.blocked import reason, remedy, settled, stopped
 from ftsafety.repro.campaign import AllRuns, Campaign, Runs, every_outcome, twin_of
 from ftsafety.repro.cluster import ClusterCampaign, NoCluster
@@ -33,11 +33,11 @@ from ftsafety.repro.twins import Interpreter, Twin, connect, label
 from ftsafety.repro.verdict import Pattern, Verdict, judge
 
 NO_WALLS = (
-    "repro: no walls around native runs: the script runs as you, with your permissions "
+    f"{PROGRAM}: no walls around native runs: the script runs as you, with your permissions "
     "(docker compose run --rm ft-repro SCRIPT runs it behind walls)"
 )
 NO_WALLS_THERE = (
-    "repro: no walls around the runs: on the workers the script runs as their user, with that "
+    f"{PROGRAM}: no walls around the runs: on the workers the script runs as their user, with that "
     "user's permissions (--walls runs it in containers there)"
 )
 ANOTHER_USER = (
@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         options = parse(sys.argv[1:] if arguments is None else arguments)
     except UsageError as error:
-        print(f"repro: {one_line(str(error))}", file=sys.stderr)
+        print(f"{PROGRAM}: {one_line(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:  # before anything was started: see Interruption
         return 130
@@ -63,10 +63,10 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             text, status = Reproduction(options, interruption, progress, stack).run()
         except Interrupted as error:
-            progress.note(f"repro: interrupted ({error})")
+            progress.note(f"{PROGRAM}: interrupted ({error})")
             return error.exit_status
         except (TwinError, MetadataError, VersionError) as error:
-            progress.note(f"repro: {error}")
+            progress.note(f"{PROGRAM}: {error}")
             return EXIT_STATUS.get(type(error), 1)
     return publish(text, options, interruption, status)
 
@@ -82,7 +82,7 @@ def publish(text: str, options: Options, interruption: Interruption, status: int
         if isinstance(error, PermissionError) and options.walled:
             hint = ANOTHER_USER
         why = f"{error.strerror}{hint}"
-        print(f"repro: cannot write {options.out}: {why}", file=sys.stderr)
+        print(f"{PROGRAM}: cannot write {options.out}: {why}", file=sys.stderr)
         status = 1
     if interruption.signum:
         return 128 + interruption.signum
@@ -125,7 +125,7 @@ class Reproduction:
             self._check_version()
         runs = settled(raw_runs)
         verdict = judge(runs, early.level)
-        self._progress.note(f"repro: {verdict_words.sentence(verdict, runs)}")
+        self._progress.note(f"{PROGRAM}: {verdict_words.sentence(verdict, runs)}")
         failing = _failing(runs, verdict)
         sections = self._remedies(runs)
         sections += self._more_sections(runs, campaign, failing)
@@ -318,7 +318,7 @@ class Reproduction:
         command = remedy(blocker, self._script, self._command, running, walled, series, options)
         if command:
             if not running:
-                self._progress.note(f"repro: to get to the bug: {command}")
+                self._progress.note(f"{PROGRAM}: to get to the bug: {command}")
             yield fenced(command, "sh")
         elif blocker.cause == "module":
             yield (

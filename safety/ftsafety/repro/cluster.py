@@ -26,6 +26,7 @@ from ftrun.protocol import Channel, conforms, decode
 from ftrun.twin import DESCRIPTION
 from ftsafety.errors import SafetyError
 from ftsafety.repro import outcome
+from ftsafety.repro.arguments import PROGRAM
 from ftsafety.repro.campaign import AllRuns, Campaign, Plan, Runs, every_outcome, twin_of
 from ftsafety.repro.options import Options
 from ftsafety.repro.outcome import Kind
@@ -205,7 +206,7 @@ class ClusterCampaign(Campaign):
             if "error" in first:
                 raise NoCluster(f"--dask {address}: {one_line(first['error'])}")
             if not self.descriptions:
-                self._note(f"repro: {_have(first['threads'])} {address}")
+                self._note(f"{PROGRAM}: {_have(first['threads'])} {address}")
             yield messages
 
     def _hello(self, order: list[str], plan: Plan) -> dict:

@@ -16,6 +16,7 @@ from ftrun.errors import OverlayError
 from ftrun.interruption import Interruption
 from ftrun.overlay import absent, has_wheel, install
 from ftrun.project import normalise
+from ftsafety.repro.arguments import PROGRAM
 from ftsafety.repro.campaign import names_by_value
 from ftsafety.repro.commands import SERIES
 from ftsafety.repro.twins import LocalScripts, Twin
@@ -82,7 +83,7 @@ def add(
     for name, why in reasons.items():
         words = installer.words(name, why)
         result.missing[name] = f"its packages cannot be installed there: {words}"
-        note(f"repro: {name}: {result.missing[name]}")
+        note(f"{PROGRAM}: {name}: {result.missing[name]}")
     if different := differences(result.added):
         result.remarks.append(f"No version of each package serves all interpreters: {different}.")
     return result

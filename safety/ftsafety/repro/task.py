@@ -17,7 +17,7 @@ import threading
 from ftrun.environment import source_hash
 from ftrun.errors import Interrupted, TwinError
 from ftrun.interruption import Interruption
-from ftsafety.repro.arguments import parse
+from ftsafety.repro.arguments import PROGRAM, parse
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.cli import Reproduction
 from ftsafety.repro.progress import Progress
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
         except Interrupted as error:
             return error.exit_status
         except TwinError as error:
-            print(f"repro: {error}", file=sys.stderr)
+            print(f"{PROGRAM}: {error}", file=sys.stderr)
             return 1
     print(json.dumps(answer))
     return 0

@@ -190,7 +190,7 @@ def test_a_missing_package_is_one_line_with_the_command(tmp_path):
     last = completed(line, env=environment(), status=2).stderr.splitlines()[-1]
     install = "./twins exec ft pip install --target packages no_such_package"
     why = f"{wanted} needs the package of `import no_such_package`, which is not here"
-    assert last == f"audit: {why}: {install} && PYTHONPATH=packages ./twins audit {wanted}"
+    assert last == f"./twins audit: {why}: {install} && PYTHONPATH=packages ./twins audit {wanted}"
 
 
 def test_wrong_usage(capsys):
