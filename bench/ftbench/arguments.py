@@ -99,6 +99,8 @@ HELP = {
     "for about a minute each and beyond --budget (default: with all, and if no SCENARIO is named, "
     "without --quick)",
     "--stress-minutes": "minutes for the thread-safety suite in each configuration: a soak",
+    "--why": "with --dataset: why threads do not scale: which of its attributes the threads fight "
+    "over, by what copies of them bring (a minute; --quick half of it)",
     "--list": "list the scenarios, what they answer and how long they take, and end",
     "--tables": "also print the tables of all candidates and comparisons, which the page has",
     "--again": "a set of N runs at different hours, the first at once; from three on, each says "
@@ -161,6 +163,7 @@ def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParse
     )
     add("--again", type=whole(2, 1000), metavar="N")
     add("--every", type=_time, metavar="TIME")
+    add("--why", action="store_true")
     add("--list", action="store_true")
     add("--tables", action="store_true")
     add("--twin", action="append", type=endpoint, default=[], metavar="ft|gil=ENDPOINT")
@@ -442,6 +445,10 @@ def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> R
         raise UsageError(
             "--stress-minutes says how long what --no-stress leaves out takes: give one of them"
         )
+    if namespace.why and namespace.dataset is None:
+        raise UsageError("--why is about a dataset: name one with --dataset FILE.py:NAME")
+    if namespace.why and "ft" not in namespace.configs:
+        raise UsageError("--why measures threads without the GIL: leave out --configs")
     _check_use(namespace, named)
     scenarios, left_out = _with_ranks(named, namespace.ranks)
     return RunOptions(
@@ -466,6 +473,7 @@ def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> R
         again=namespace.again or 1,
         every=namespace.every or USUAL_EVERY,
         tables=namespace.tables,
+        why=namespace.why,
         twin=tuple(namespace.twin),
     )
 

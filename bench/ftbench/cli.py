@@ -238,6 +238,27 @@ def _measure(
     return status, analysis
 
 
+def _why(options: RunOptions, interruption: Interruption, twins: "Twins") -> int:
+    """Print why threads of the dataset do not scale; return the exit status."""
+    from ftbench.report import why as words
+    from ftbench.rounds import why
+    from ftbench.rounds.progress import Display
+
+    results = _record(options)
+    (scenario,) = options.scenarios
+    try:
+        with Display(results) as display:
+            found = why.measure(results, scenario, twins, display, interruption)
+    except Interrupted as error:
+        print("bench: interrupted", file=sys.stderr)
+        return error.exit_status
+    except (TrialFailed, TwinError) as error:
+        print(f"bench: {escape.terminal(str(error))}", file=sys.stderr)
+        return 2 if isinstance(error, TwinError) else 1
+    words.write(words.view(options.dataset or "", found))
+    return 0
+
+
 def run_main(arguments: list[str]) -> int:
     """Run the benchmark, once or --again, and write a report of each run; return the exit status,
     the worst of all.
@@ -246,6 +267,8 @@ def run_main(arguments: list[str]) -> int:
     from ftbench.rounds.twins import Twins
 
     with Interruption() as interruption, contextlib.closing(Twins()) as twins:
+        if options.why:
+            return _why(options, interruption, twins)
         started = time.monotonic()
         status, latest = _measure(options, interruption, twins)
         # A run that cannot start is not tried again.

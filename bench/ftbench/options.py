@@ -43,5 +43,7 @@ class RunOptions:
     every: float
     """Seconds from the start of a run to that of the next."""
     tables: bool
+    why: bool
+    """True if only the reason why threads do not scale is measured."""
     twin: tuple[tuple[str, str], ...]
     """(name of a twin, its endpoint) of each --twin."""

@@ -63,6 +63,7 @@ def find(name: str) -> Scenario:
         own.LOOK.name: own.LOOK,
         own.SEARCH.name: own.SEARCH,
         own.COPY.name: own.COPY,
+        own.WHY.name: own.WHY,
     }[name]
 
 

@@ -190,6 +190,25 @@ def copy(task: Task) -> dict:
     return {"metrics": {}, "samples": 1}
 
 
+def why(task: Task) -> Turns:
+    """Load with `task.workers` threads that share the dataset, or parts of it, or nothing. Each of
+    `batches_per_worker` rounds is a turn; see ftbench.measure.sharing.
+    """
+    from torch.utils.data import default_collate
+
+    from ftbench.measure import sharing
+
+    yield
+    users_dataset = dataset(task)
+    collate = _options(task).get("collate_fn", default_collate)
+    threads = sharing.Sharing(users_dataset, collate, task.workers)
+    try:
+        result = yield from sharing.measure(threads, task.batch_size)
+    finally:
+        threads.close()
+    return {"metrics": {}, "samples": threads.samples, "sharing": result}
+
+
 def located(task: Task, steps: int, message: str) -> str:
     """Return the *message* of a failed `look` or `search` with the step that failed, if the message
     lacks the dataset. The message of a failed `copy` names its attribute.
@@ -243,6 +262,7 @@ def scenario(target: str, collate_fn: str | None = None) -> Scenario:
 
 # Trials find these by name. The dataset is in the parameters of the case.
 SCENARIO = scenario("")
+WHY = replace(SCENARIO, name="dataset-why", measure=why, metrics=(), patience=LOOK_PATIENCE)
 SEARCH = replace(SCENARIO, name="dataset-search", measure=search, metrics=(), patience=PATIENCE)
 COPY = replace(SCENARIO, name="dataset-copy", measure=copy, metrics=(), patience=LOOK_PATIENCE)
 LOOK = replace(
