@@ -25,7 +25,7 @@ import mmap
 import pickle
 import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -55,7 +55,8 @@ class UserObjects(NamedTuple):
 
 
 class Copier:
-    """Maker of copies of *original*, which is pickled here and now.
+    """Maker of copies of *original*, which is pickled here and now. All copies refer to the same
+    objects *shared*, which are not copied.
 
     ``copy()`` makes one copy at a time, in the thread that calls it: without the GIL, an object
     belongs to the thread that made it, and that thread changes its reference count without an
@@ -66,14 +67,20 @@ class Copier:
         MemoryError: if *count* copies are larger than all memory that this process may use.
     """
 
-    def __init__(self, original: UserObjects, dataset_kind: int, count: int) -> None:
+    def __init__(
+        self,
+        original: UserObjects,
+        dataset_kind: int,
+        count: int,
+        shared: Iterable[Any] = (),
+    ) -> None:
         self._iterable = dataset_kind == DatasetKind.Iterable
         parts = {
             type(original.dataset).__name__: original.dataset,
             "worker_init_fn or collate_fn": original[1:],
         }
         file = io.BytesIO()
-        pickler = _Pickler(file)
+        pickler = _SharingPickler(file, shared) if shared else _Pickler(file)
         for name, part in parts.items():
             try:
                 pickler.dump(part)  # the functions refer to what is in the dataset
@@ -223,7 +230,11 @@ class _Pickler(pickle.Pickler):
         is_array = kind is np.ndarray and not value.dtype.hasobject
         if not (shared or is_array or is_a(value, torch.Tensor)):
             return None
-        self.apart.append((value.value if kind is _Shared else value, shared))
+        return self.set_apart(value.value if kind is _Shared else value, shared)
+
+    def set_apart(self, value: Any, shared: bool) -> int:
+        """Add *value* to ``apart``; return its place there."""
+        self.apart.append((value, shared))
         return len(self.apart) - 1
 
     def reducer_override(self, value: Any) -> Any:
@@ -239,6 +250,19 @@ class _Pickler(pickle.Pickler):
             except ValueError:  # nothing is in it yet
                 return types.CellType, ()
         return NotImplemented
+
+
+class _SharingPickler(_Pickler):
+    """Pickler whose copies also share the objects *shared* with the original."""
+
+    def __init__(self, file: io.BytesIO, shared: Iterable[Any]) -> None:
+        super().__init__(file)
+        self._shared = {id(value): value for value in shared}  # alive, so that no id is used twice
+
+    def persistent_id(self, value: Any) -> int | None:
+        if id(value) in self._shared:
+            return self.set_apart(value, True)
+        return super().persistent_id(value)
 
 
 class _Unpickler(pickle.Unpickler):

@@ -101,6 +101,15 @@ def test_a_closure_is_copied_with_what_it_closes_over():
     assert again is copy.count and seen is copy.numbers == [0] and numbers == []
 
 
+def test_objects_that_the_caller_names_are_shared():
+    words, more = ["of", "the"], {"of": 1}
+    original = UserObjects(Holder(words=words, again=words, more=more), None, None)
+    copier = Copier(original, DatasetKind.Map, 1, [words])
+    copy = copier.copy().dataset
+    assert copy.words is words and copy.again is words
+    assert copy.more == more and copy.more is not more
+
+
 def test_what_is_only_its_identity_is_shared():
     missing = object()
     copy = copied(
