@@ -62,6 +62,22 @@ input, 130 or 143 when interrupted (finished rounds are reported, marked incompl
 USUAL_EVERY, MOST_EVERY = 3600.0, 30 * 86400.0
 
 
+WHY_CONFIG = "ft"
+"""Configuration that --why measures."""
+NOT_WITH_WHY = (
+    "--again",
+    "--every",
+    "--configs",
+    "--ranks",
+    "--batch-size",
+    "--budget",
+    "--precision",
+    "--stress",
+    "--stress-minutes",
+    "--tables",
+)
+
+
 class UsageError(Exception):
     """Raised if the command line is invalid or asks for something impossible."""
 
@@ -99,8 +115,8 @@ HELP = {
     "for about a minute each and beyond --budget (default: with all, and if no SCENARIO is named, "
     "without --quick)",
     "--stress-minutes": "minutes for the thread-safety suite in each configuration: a soak",
-    "--why": "with --dataset: why threads do not scale: which of its attributes the threads fight "
-    "over, by what copies of them bring (a minute; --quick half of it)",
+    "--why": "with --dataset: only say why its threads do not scale: the attributes that they fight "
+    "over, shown by copies of them (a minute or so; with --quick less than half of it)",
     "--list": "list the scenarios, what they answer and how long they take, and end",
     "--tables": "also print the tables of all candidates and comparisons, which the page has",
     "--again": "a set of N runs at different hours, the first at once; from three on, each says "
@@ -445,10 +461,8 @@ def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> R
         raise UsageError(
             "--stress-minutes says how long what --no-stress leaves out takes: give one of them"
         )
-    if namespace.why and namespace.dataset is None:
-        raise UsageError("--why is about a dataset: name one with --dataset FILE.py:NAME")
-    if namespace.why and "ft" not in namespace.configs:
-        raise UsageError("--why measures threads without the GIL: leave out --configs")
+    if namespace.why:
+        _check_why(namespace, command)
     _check_use(namespace, named)
     scenarios, left_out = _with_ranks(named, namespace.ranks)
     return RunOptions(
@@ -467,7 +481,7 @@ def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> R
         workers=namespace.workers,
         ranks=namespace.ranks if namespace.ranks > 1 else None,
         batch_size=namespace.batch_size,
-        configs=namespace.configs,
+        configs=(WHY_CONFIG,) if namespace.why else namespace.configs,
         stress=_runs_stress(namespace),
         stress_minutes=namespace.stress_minutes,
         again=namespace.again or 1,
@@ -476,6 +490,21 @@ def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> R
         why=namespace.why,
         twin=tuple(namespace.twin),
     )
+
+
+def _check_why(given: argparse.Namespace, command: argparse.ArgumentParser) -> None:
+    """Raise UsageError if the other options do not go together with --why."""
+    if given.dataset is None:
+        raise UsageError("--why is about a dataset: name it with --dataset FILE.py:NAME")
+    for name in NOT_WITH_WHY:
+        option = name.removeprefix("--").replace("-", "_")
+        if getattr(given, option) != command.get_default(option):
+            raise UsageError(
+                f"{name} does not go with --why, which measures threads without the GIL once, and "
+                "prints the answer"
+            )
+    if given.workers and max(given.workers) < 2:
+        raise UsageError("--why compares threads with one: --workers 2 or more")
 
 
 def _scenarios(given: argparse.Namespace) -> tuple[Scenario, ...]:

@@ -238,9 +238,9 @@ def _measure(
     return status, analysis
 
 
-def _why(options: RunOptions, interruption: Interruption, twins: "Twins") -> int:
-    """Print why threads of the dataset do not scale; return the exit status."""
-    from ftbench.report import why as words
+def _answer_why(options: RunOptions, interruption: Interruption, twins: "Twins") -> int:
+    """Print why threads of the dataset do not scale (--why); return the exit status."""
+    from ftbench.report import why as why_report
     from ftbench.rounds import why
     from ftbench.rounds.progress import Display
 
@@ -248,14 +248,14 @@ def _why(options: RunOptions, interruption: Interruption, twins: "Twins") -> int
     (scenario,) = options.scenarios
     try:
         with Display(results) as display:
-            found = why.measure(results, scenario, twins, display, interruption)
+            answer = why.measure(results, scenario, twins, display, interruption)
     except Interrupted as error:
-        print("bench: interrupted", file=sys.stderr)
+        print(f"{NAME}: interrupted", file=sys.stderr)
         return error.exit_status
     except (TrialFailed, TwinError) as error:
-        print(f"bench: {escape.terminal(str(error))}", file=sys.stderr)
-        return 2 if isinstance(error, TwinError) else 1
-    words.write(words.view(options.dataset or "", found))
+        print(f"{NAME}: {escape.terminal(str(error))}", file=sys.stderr)
+        return 1 if isinstance(error, TrialFailed | TwinLost) else 2
+    why_report.write(why_report.view(options.dataset or "", answer))
     return 0
 
 
@@ -268,7 +268,7 @@ def run_main(arguments: list[str]) -> int:
 
     with Interruption() as interruption, contextlib.closing(Twins()) as twins:
         if options.why:
-            return _why(options, interruption, twins)
+            return _answer_why(options, interruption, twins)
         started = time.monotonic()
         status, latest = _measure(options, interruption, twins)
         # A run that cannot start is not tried again.

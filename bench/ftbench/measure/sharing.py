@@ -2,10 +2,15 @@
 
 Without the GIL, threads that change the reference counts of the same objects wait for each other.
 N threads load the same samples in several *ways*: they share the dataset; each has a copy of the
-object alone, with the attributes of the original; of the object and one attribute; of everything
-but one attribute; of everything. Attributes may share objects, such as the words of a list and of a
-dictionary: then a copy of one of them cures nothing, but sharing either still does harm.
-All ways take turns in one process, in another order in each round.
+dataset object alone, with the attributes of the original; of the object and one attribute; of
+everything but one attribute; of everything. Attributes may share objects, such as the words of a
+list and of a dictionary: then a copy of one of them cures nothing, but sharing either still does
+harm.
+
+All ways take turns in one process, in another order in each round. What threads share in a turn was
+copied from the dataset for this turn, too: it differs from their own copies in nothing else, such
+as the place in memory. Time in which a thread could run and had no CPU does not count, unless there
+are more threads than CPUs: other programs had it.
 """
 
 from __future__ import annotations
@@ -13,14 +18,19 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
-from functools import partial
-from queue import SimpleQueue
-from typing import Any
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ftbench.measure.parts import parts_of
+from ftbench.measure.waits import Waits
+from ftbench.plan.scenario import TrialError
+
+if TYPE_CHECKING:
+    from ftloader.workers.copies import Copier, UserObjects
 
 ALONE, SHARED, OBJECT, ALL = "one thread", "shared", "the object", "everything"
 """Names of the ways that are not an attribute's."""
@@ -28,252 +38,262 @@ COPIED, KEPT = "copied: ", "shared: "
 """Beginnings of the names of the ways with a copy of one attribute, and of all others but one."""
 TURN_SECONDS = 0.1
 BATCH_SIZE = 16
-# Attributes that are copied one at a time; of more, those that have the longest pickles.
 MOST_PARTS = 8
-# Datasets that a dataset wraps (Subset, a transform's wrapper) have attributes of their own.
-DEPTH = 3
-Path = tuple[str, ...]
-"""Attributes that lead from the dataset to a part of it: ("dataset", "vocabulary")."""
+"""Attributes that are measured. Of more, a first look chooses those that it costs most to share."""
+LOOKS = 2
+"""Turns of each attribute in the first look. They do not count."""
+FEWEST_ROUNDS = 6
+"""Rounds that are measured even if they take longer than the time for all."""
+WATCHED_TURNS = 4
+"""Further turns, in which the threads are watched. They do not count, since that disturbs."""
+WATCH_SECONDS = 0.002
 
 
-def parts_of(dataset: Any) -> list[Path]:
-    """Return the paths of the attributes that threads may wait for each other at."""
-    from torch.utils.data import Dataset
-
-    from ftloader.diagnosis.lookups import attributes_of, is_a
-
-    parts: list[Path] = []
-    wrapped: list[tuple[Path, Any]] = [((), dataset)]
-    while wrapped:
-        path, value = wrapped.pop()
-        for name, attribute in attributes_of(value).items():
-            if is_a(attribute, Dataset) and len(path) < DEPTH:
-                wrapped.append(((*path, name), attribute))
-            elif not _is_immortal(attribute):
-                parts.append((*path, name))
-    return parts
-
-
-def _is_immortal(value: Any) -> bool:
-    """True if the interpreter does not count references to *value*: None, a bool, a small integer,
-    a function, class or module.
-    """
-    if value is None or isinstance(value, bool | type) or callable(value) and _is_function(value):
-        return True
-    return isinstance(value, int) and -5 <= value <= 256 or type(value).__name__ == "module"
-
-
-def _is_function(value: Any) -> bool:
-    return type(value).__name__ in ("function", "builtin_function_or_method")
-
-
-def copied(value: Any) -> Any:
-    """Return a copy of *value*, made as for ``DataLoader(copy_dataset=True)``; raises TypeError."""
-    from ftloader.compat.torch_private import DatasetKind
-    from ftloader.workers.copies import Copier, UserObjects
-
-    return Copier(UserObjects(value, list, None), DatasetKind.Map, 1).copy().dataset
-
-
-def with_part(value: Any, path: Path) -> Any:
-    """Return a new object like *value*, with its attributes, and a copy of the one at *path*."""
-    if not path:
-        return _like(value)
-    name, *rest = path
-    attribute = value.__dict__[name]
-    return _like(value, **{name: with_part(attribute, tuple(rest)) if rest else copied(attribute)})
-
-
-def without_part(value: Any, path: Path) -> Any:
-    """Return a copy of *value* that shares the attribute at *path* with it."""
-    name, *rest = path
-    attribute = value.__dict__[name]
-    new = copied(_like(value, **{name: None}))
-    new.__dict__[name] = without_part(attribute, tuple(rest)) if rest else attribute
-    return new
-
-
-def _like(value: Any, **attributes: Any) -> Any:
-    new = object.__new__(type(value))
-    new.__dict__.update(value.__dict__, **attributes)
-    return new
-
-
-@dataclass(frozen=True)
-class Way:
-    """One way to load: what each thread has for itself."""
-
-    name: str
-    make: Callable[[], tuple[Any, Callable]]
-    """Function that returns the dataset and the collate_fn of the thread that calls it."""
-    threads: int
-
-
-def ways(dataset: Any, collate: Callable, threads: int) -> tuple[list[Way], dict[str, str]]:
-    """Return the ways to load with *threads* threads, and {part: reason} of what has no copy."""
-    chosen = [
-        Way(ALONE, lambda: (dataset, collate), 1),
-        Way(SHARED, lambda: (dataset, collate), threads),
-    ]
-    lacking: dict[str, str] = {}
-
-    def add(part: str, *pairs: tuple[str, Callable[[], tuple[Any, Callable]]]) -> bool:
-        try:
-            for _, make in pairs:
-                make()
-        except Exception as error:  # a user's class may raise anything
-            lacking[part] = str(error)
-            return False
-        for name, make in pairs:
-            chosen.append(Way(name, make, threads))
-        return True
-
-    whole = add(ALL, (ALL, lambda: copied((dataset, collate))))
-    if whole and add(OBJECT, (OBJECT, lambda: (with_part(dataset, ()), collate))):
-        for path in _longest(dataset, parts_of(dataset)):
-            name = ".".join(path)
-            add(
-                name,
-                (COPIED + name, partial(_with_part, dataset, collate, path)),
-                (KEPT + name, partial(_without_part, dataset, collate, path)),
-            )
-    return chosen, lacking
-
-
-def _with_part(dataset: Any, collate: Callable, path: Path) -> tuple[Any, Callable]:
-    return with_part(dataset, path), collate
-
-
-def _without_part(dataset: Any, collate: Callable, path: Path) -> tuple[Any, Callable]:
-    return without_part(dataset, path), copied(collate)
-
-
-def _longest(dataset: Any, parts: list[Path]) -> list[Path]:
-    if len(parts) <= MOST_PARTS:
-        return parts
-    return sorted(parts, key=lambda path: _size(dataset, path), reverse=True)[:MOST_PARTS]
-
-
-def _size(dataset: Any, path: Path) -> int:
-    from ftloader.compat.torch_private import DatasetKind
-    from ftloader.workers.copies import Copier, UserObjects
-
-    value = dataset
-    for name in path:
-        value = value.__dict__[name]
-    with contextlib.suppress(Exception):
-        return Copier(UserObjects(value, list, None), DatasetKind.Map, 1).nbytes
-    return sys.maxsize  # to be tried, and named
-
-
-@dataclass
-class Turn:
-    """What one thread did in a turn."""
-
-    began: float
-    ended: float
-    cpu: float
-
-
-@dataclass
-class _Thread:
-    """Thread that loads in all ways. Its objects are its own: it has made them."""
-
-    number: int
-    ways: list[Way]
-    turn: threading.Lock
-    """Held by the thread that makes its objects."""
-    tasks: SimpleQueue = field(default_factory=SimpleQueue)
-    results: SimpleQueue = field(default_factory=SimpleQueue)
-
-    def run(self) -> None:
-        with self.turn:
-            objects = {way.name: way.make() for way in self.ways}
-        self.results.put(None)
-        while (task := self.tasks.get()) is not None:
-            name, indices, start = task
-            try:
-                dataset, collate = objects[name]
-                start.wait()
-                self.results.put(load(dataset, collate, indices))
-            except BaseException as error:
-                self.results.put(error)
-
-
-def load(dataset: Any, collate: Callable, indices: range) -> Turn:
+def load(dataset: Any, collate: Callable, indices: range) -> None:
     """Load the samples *indices*, modulo the dataset's length, in batches."""
     length = len(dataset)
-    began, cpu = time.perf_counter(), time.thread_time()
     for first in indices[::BATCH_SIZE]:
         batch = range(first, min(first + BATCH_SIZE, indices.stop))
         collate([dataset[index % length] for index in batch])
-    return Turn(began, time.perf_counter(), time.thread_time() - cpu)
+
+
+def seconds_without_cpu() -> float:
+    """Return for how long this thread has waited for a CPU; 0 if the kernel does not say
+    (Documentation/scheduler/sched-stats.rst).
+    """
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
 
 
 class Sharing:
-    """Threads that load a dataset in several ways, by turns. Used by one thread."""
+    """Threads that load a dataset in several ways, by turns. Used by one thread, which has to close
+    it. Raises TrialError if the copies of all threads do not fit into memory.
+    """
 
     def __init__(self, dataset: Any, collate: Callable, threads: int) -> None:
-        self.ways, self.lacking = ways(dataset, collate, threads)
-        turn = threading.Lock()
-        self._threads = [_Thread(number, self.ways, turn) for number in range(threads)]
-        running = [threading.Thread(target=thread.run, daemon=True) for thread in self._threads]
-        for runner in running:
-            runner.start()
-        for thread in self._threads:
-            thread.results.get()
-        self._running = running
-        sample = load(dataset, collate, range(BATCH_SIZE))
-        sample = load(dataset, collate, range(BATCH_SIZE))
-        seconds = max(1e-7, sample.ended - sample.began) / BATCH_SIZE
-        self.samples = max(BATCH_SIZE, round(TURN_SECONDS / seconds))
+        from ftloader.workers.copies import UserObjects
+
+        self._threads = threads
+        self._crowded = threads > (os.process_cpu_count() or 1)
+        self._original = UserObjects(dataset, collate, None)
+        self.lacking: dict[str, str] = {}
+        """{attribute: the reason why it has no copy, so that threads share it in all ways}"""
+        self._uncopied: list[Any] = []
+        """The objects of `lacking`."""
+        self._copier = self._copier_of_original()
+        self.kinds = self._kinds()
+        """{attribute: the name of its class}, of the attributes that have copies."""
+        self.samples = self._samples_of_turn()
         """Samples of each thread in a turn."""
-        self._random = random.Random(0)
-        self._next = 0
+        self._first = 0
+        self._loading: dict[int, int] = {}
+        """The threads that load, as for Waits.look."""
+        self._pool = ThreadPoolExecutor(threads)
 
     def close(self) -> None:
-        for thread in self._threads:
-            thread.tasks.put(None)
-        for running in self._running:
-            running.join()
+        self._pool.shutdown()
 
-    def round(self) -> Iterator[tuple[str, float, float]]:
-        """Yield (way, samples/s, share of the time on a CPU) for each way, in a new order."""
-        first, self._next = self._next, self._next + self.samples * len(self._threads)
-        for way in self._random.sample(self.ways, len(self.ways)):
-            yield way.name, *self._turn(way, first)
+    def advance(self) -> None:
+        """Let further turns load the samples that follow."""
+        self._first += self.samples * self._threads
 
-    def _turn(self, way: Way, first: int) -> tuple[float, float]:
-        threads = self._threads[: way.threads]
-        start = threading.Barrier(len(threads))
-        for thread in threads:
-            begin = first + thread.number * self.samples
-            thread.tasks.put((way.name, range(begin, begin + self.samples), start))
-        turns = []
-        for thread in threads:
-            result = thread.results.get()
-            if isinstance(result, BaseException):
-                raise result
-            turns.append(result)
-        seconds = max(turn.ended for turn in turns) - min(turn.began for turn in turns)
-        busy = sum(turn.cpu for turn in turns) / sum(turn.ended - turn.began for turn in turns)
-        return self.samples * len(threads) / seconds, busy
+    def rate(self, way: str, waits: Waits | None = None) -> float:
+        """Return the samples/s of a turn; raises what the dataset raises. Watch the threads if
+        *waits* is given.
+        """
+        threads = 1 if way == ALONE else self._threads
+        start = threading.Barrier(threads)
+        source = self._source(way)
+        futures = []
+        for number in range(threads):
+            first = self._first + number * self.samples
+            indices = range(first, first + self.samples)
+            futures.append(self._pool.submit(self._load, source, indices, start))
+        while waits and wait(futures, WATCH_SECONDS).not_done:
+            waits.look(self._loading.copy())
+        return sum(self.samples / seconds for seconds in _results(futures))
+
+    def ways(self, parts: Iterable[str]) -> list[str]:
+        """Return the names of the ways in which the *parts* are measured."""
+        if self._copier is None:
+            return [ALONE, SHARED]
+        ways = [ALONE, SHARED, OBJECT, ALL]
+        for part in parts:
+            ways += [COPIED + part, KEPT + part]
+        return ways
+
+    def _load(
+        self, source: UserObjects | Copier, indices: range, start: threading.Barrier
+    ) -> float:
+        """Load in this thread, which makes its own objects, so that they belong to it; return the
+        seconds.
+        """
+        from ftloader.workers.copies import Copier
+
+        try:
+            objects = source.copy() if isinstance(source, Copier) else source
+            load(objects.dataset, objects.collate_fn, indices[: max(1, self.samples // 8)])
+            start.wait()
+        except BaseException:
+            start.abort()  # the other threads must not wait for this one
+            raise
+        ident = threading.get_ident()
+        self._loading[ident] = threading.get_native_id()
+        try:
+            return self._seconds(objects, indices)
+        finally:
+            del self._loading[ident]
+
+    def _seconds(self, objects: UserObjects, indices: range) -> float:
+        began, without_cpu = time.perf_counter(), seconds_without_cpu()
+        load(objects.dataset, objects.collate_fn, indices)
+        seconds = time.perf_counter() - began
+        if self._crowded:
+            return seconds
+        return max(1e-9, seconds - (seconds_without_cpu() - without_cpu))
+
+    def _source(self, way: str) -> UserObjects | Copier:
+        """Return what the threads of a turn load from."""
+        if self._copier is None:
+            return self._original
+        objects = self._copier.copy()
+        if way in (ALONE, SHARED):
+            return objects
+        return _copier(objects, self._threads, [*self._shared(objects, way), *self._uncopied])
+
+    def _shared(self, objects: UserObjects, way: str) -> list[Any]:
+        """Return the attributes of *objects* that threads share, though they have copies."""
+        parts = self._parts(objects)
+        if way == OBJECT:
+            return [*parts.values()]
+        if way.startswith(KEPT):
+            return [parts[way.removeprefix(KEPT)]]
+        if way.startswith(COPIED):
+            part = parts[way.removeprefix(COPIED)]
+            return [value for value in parts.values() if value is not part]
+        return []
+
+    def _parts(self, objects: UserObjects) -> dict[str, Any]:
+        parts = parts_of(objects.dataset, objects.collate_fn)
+        return {name: value for name, value in parts.items() if name not in self.lacking}
+
+    def _kinds(self) -> dict[str, str]:
+        if self._copier is None:
+            return {}
+        # Those of a copy: what a __getstate__ leaves out is not among them.
+        parts = self._parts(self._copier.copy())
+        return {name: type(value).__name__ for name, value in parts.items()}
+
+    def _copier_of_original(self) -> Copier | None:
+        """Return a maker of copies of all that has a copy, or None; fill `lacking`."""
+        original, count = self._original, self._threads + 1
+        with contextlib.suppress(TypeError):
+            return _tried(_copier(original, count, []))
+        for name, value in parts_of(original.dataset, original.collate_fn).items():
+            try:
+                _tried(_copier(original._replace(dataset=value, collate_fn=list), count, []))
+            except TypeError as error:
+                self.lacking[name] = _reason(error)
+                self._uncopied.append(value)
+        try:
+            return _tried(_copier(original, count, self._uncopied))
+        except TypeError as error:
+            self.lacking = {ALL: _reason(error)}
+            return None
+
+    def _samples_of_turn(self) -> int:
+        """Return the number of samples that one thread loads in TURN_SECONDS, at least 1."""
+        # A copy: a dataset that has opened its files may have no copies any more.
+        objects = self._copier.copy() if self._copier else self._original
+        samples, seconds = 1, 0.0
+        while seconds < TURN_SECONDS / 8:
+            samples *= 2
+            seconds = self._seconds(objects, range(samples))
+        return max(1, round(samples * TURN_SECONDS / seconds))
 
 
-def usual_threads() -> int:
-    """Return the number of threads to compare: as many as CPUs, from 2 to 8."""
-    return min(8, max(2, os.process_cpu_count() or 2))
+def _copier(objects: UserObjects, count: int, shared: Sequence[Any]) -> Copier:
+    from ftloader.compat.torch_private import DatasetKind
+    from ftloader.workers.copies import Copier
+
+    try:
+        return Copier(objects, DatasetKind.Map, count, shared)
+    except MemoryError as error:
+        raise TrialError(str(error)) from error
 
 
-def measure(sharing: Sharing, rounds: int) -> Generator[None, None, dict]:
-    """Measure this number of *rounds*, each of which is a turn of the trial; return the rates and
-    shares of CPU time of each way in each round.
+def _tried(copier: Copier) -> Copier:
+    """Return *copier* if it can make a copy; raises TypeError."""
+    copier.copy()
+    return copier
+
+
+def _reason(error: TypeError) -> str:
+    """Return the error of the object that has no copy, on one line."""
+    cause = error.__cause__ or error
+    return f"{type(cause).__name__}: {cause}".partition("\n")[0]
+
+
+def _results(futures: list[Future[float]]) -> list[float]:
+    """Wait for the seconds of all threads; raise the error that a thread met first."""
+    errors = [error for future in futures if (error := future.exception())]
+    # Those that waited for the thread that failed have an error, too.
+    errors.sort(key=lambda error: isinstance(error, threading.BrokenBarrierError))
+    if errors:
+        raise errors[0]
+    return [future.result() for future in futures]
+
+
+def measure(sharing: Sharing, rounds: int, seconds: float) -> Generator[None, None, dict]:
+    """Measure in *rounds*, fewer if they take longer than *seconds*. Each of their turns is a turn
+    of the trial.
+
+    Return the samples/s of each way in each round ("rates"), the classes of the parts ("kinds"),
+    those without copies ("lacking"), those that were not measured ("unmeasured"), and where threads
+    slept, of one thread and of all ("waits").
     """
-    rates: dict[str, list[float]] = {way.name: [] for way in sharing.ways}
-    busy: dict[str, list[float]] = {way.name: [] for way in sharing.ways}
-    for _ in range(rounds):
+    draw = random.Random(0)
+    parts = yield from _chosen(sharing)
+    ways = sharing.ways(parts)
+    rates: dict[str, list[float]] = {way: [] for way in ways}
+    end = time.monotonic() + seconds
+    for number in range(rounds):
+        if number >= FEWEST_ROUNDS and time.monotonic() > end:
+            break
+        sharing.advance()
+        for way in draw.sample(ways, len(ways)):
+            yield
+            rates[way].append(sharing.rate(way))
+    waits = {}
+    for way in (ALONE, ALL if ALL in ways else SHARED):
+        waits[way] = yield from _watched(sharing, way)
+    return {
+        "rates": rates,
+        "kinds": sharing.kinds,
+        "lacking": sharing.lacking,
+        "unmeasured": [part for part in sharing.kinds if part not in parts],
+        "waits": waits,
+    }
+
+
+def _chosen(sharing: Sharing) -> Generator[None, None, list[str]]:
+    """Return the parts to measure: all, or those that it costs most to share in a first look."""
+    parts = [*sharing.kinds]
+    if len(parts) <= MOST_PARTS:
+        return parts
+    speeds = dict.fromkeys(parts, 0.0)
+    for _ in range(LOOKS):
+        for part in parts:
+            yield
+            speeds[part] += sharing.rate(KEPT + part)
+    return sorted(parts, key=speeds.__getitem__)[:MOST_PARTS]
+
+
+def _watched(sharing: Sharing, way: str) -> Generator[None, None, dict[str, float]]:
+    waits = Waits()
+    for _ in range(WATCHED_TURNS):
         yield
-        for name, rate, share in sharing.round():
-            rates[name].append(rate)
-            busy[name].append(share)
-    return {"rates": rates, "busy": busy, "lacking": sharing.lacking}
+        sharing.rate(way, waits)
+    return waits.shares()

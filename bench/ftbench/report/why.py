@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ftbench.measure.sharing import ALL
+from ftbench.measure.sharing import ALL, OBJECT
 from ftbench.report import terminal
 from ftbench.report.tables import Table
+from ftbench.report.verdict_words import figure
 from ftbench.stats.sharing import SharedPart, Why
 from ftbench.stats.statistics import Ratio
 
 SCALES = 0.85
 """Share of the ideal speed from which threads are said to scale."""
-ON_CPU = 0.8
-"""Share of their time on a CPU below which threads mostly wait for something else."""
+ADVICE = "DataLoader(..., copy_dataset=True) gives each worker thread its own copy."
+ELSEWHERE = "module globals, class attributes, what copies share, the interpreter or memory"
+
+BUSY = "Threads that seldom run at the same time fight less: a quiet machine shows more."
 
 
 @dataclass(frozen=True)
@@ -21,78 +25,108 @@ class WhyView:
     """All words of the answer."""
 
     sentences: list[str]
+    """The answer first."""
     table: Table
 
 
 def view(dataset: str, why: Why) -> WhyView:
     """Return the view of why threads scale as they do. *dataset*: its name."""
-    number = why.threads
-    sentences = [
-        f"{dataset}: {number} threads without the GIL are {_times(why.shared)} one; "
-        f"with a copy of the dataset each {_times(why.copied)} one."
-    ]
-    culprits = why.culprits
-    if culprits:
-        sentences += [_blame(part) for part in culprits]
-        if ALL not in why.lacking:
-            sentences.append("DataLoader(copy_dataset=True) gives each thread a copy.")
-    elif why.gain.low and why.gain.low > 1:
-        sentences.append(
-            "Copies help, and no attribute alone is to blame: DataLoader(copy_dataset=True)."
-        )
-    else:
-        sentences.append("No attribute is shown to be fought over.")
-    sentences += _rest(why)
-    sentences += [f"Not copied: {part}: {reason}" for part, reason in why.lacking.items()]
-    return WhyView(sentences, _table(why))
+    return WhyView([*_sentences(dataset, why)], _table(why))
 
 
 def write(why_view: WhyView) -> None:
     """Print the answer on stdout."""
     with terminal.printed() as console:
         console.print()
-        first, *others = why_view.sentences
-        terminal.say(console, [first], "bold")
-        terminal.say(console, others)
-        console.print()
-        terminal.table(console, "What a copy for each thread brings", why_view.table)
+        terminal.say(console, why_view.sentences[:2], "bold")
+        terminal.say(console, why_view.sentences[2:])
+        if why_view.table.rows:
+            console.print()
+            terminal.table(console, "What sharing costs", why_view.table)
 
 
-def _blame(part: SharedPart) -> str:
-    return (
-        f"They fight over `{part.name}`: threads that share it, and nothing else, are "
-        f"{_slower(part.harm)}; a copy of it alone makes them {_times(part.cure)} as fast."
-    )
+def _sentences(dataset: str, why: Why) -> Iterator[str]:
+    threads = f"{dataset}: {why.threads} threads without the GIL"
+    yield f"{threads} are {_times(why.shared)} one{_with_copies(why)}."
+    yield from _answer(why)
+    yield from _rest(why)
+    for part, reason in why.lacking.items():
+        if part != ALL:
+            yield f"`{part}` has no copy, so the threads always shared it: {reason}."
+    if why.unmeasured:
+        yield f"Not measured, since a first look found less harm: {', '.join(why.unmeasured)}."
+    if why.disturbances:
+        load = "; ".join(why.disturbances)
+        yield f"{load[0].upper()}{load[1:]}. {BUSY}"
 
 
-def _rest(why: Why) -> list[str]:
-    ideal = why.threads
-    if why.copied.ratio >= SCALES * ideal:
-        return []
-    rest = f"What no copy cures: {why.copied.ratio:.2f} of {ideal} times"
-    if why.busy < ON_CPU:
-        return [
-            f"{rest}. The threads are on a CPU {why.busy:.0%} of the time: they wait for a lock, a "
-            "disk or a network, or other programs have the CPUs."
-        ]
-    return [f"{rest}: module globals, class attributes, the interpreter or the machine's memory."]
+def _with_copies(why: Why) -> str:
+    if why.copied is None:
+        return f"; the dataset cannot be copied ({why.lacking[ALL]})"
+    return f"; with a copy of the dataset each {_times(why.copied)}"
+
+
+def _answer(why: Why) -> Iterator[str]:
+    """Yield what threads fight over, and the remedy."""
+    culprits = why.culprits
+    if not culprits:
+        yield "Nothing in the dataset is shown to be fought over."
+    elif len(culprits) == 1:
+        (part,) = culprits
+        cured = f"With a copy of {_title(part)} each {_times(part.cured)}"
+        yield f"{cured}: it is what they fight over. {_harm(part)}."
+    else:
+        # A copy of one of them may cure nothing, as they may hold the same objects.
+        for part in culprits:
+            alone = f"with a copy of it alone {_times(part.cured)} one"
+            yield f"They fight over {_title(part)}. {_harm(part)}; {alone}."
+    if why.gain and why.gain.low and why.gain.low > 1:
+        yield ADVICE
+
+
+def _title(part: SharedPart) -> str:
+    if part.name == OBJECT:
+        return "the dataset object, without what its attributes hold,"
+    return f"`{part.name}` ({part.kind})"
+
+
+def _harm(part: SharedPart) -> str:
+    nothing_else = "and nothing else "
+    if part.name == OBJECT:
+        nothing_else = ""
+    return f"Threads that share it {nothing_else}are {_times(part.harm)} slower"
+
+
+def _rest(why: Why) -> Iterator[str]:
+    """Yield what limits the threads apart from what copies cure."""
+    if why.best.ratio >= SCALES * why.threads:
+        return
+    rest = f"What no copy cures: {figure(why.best.ratio)} of {why.threads} times"
+    if not why.waits:
+        yield f"{rest}. The threads wait at no line for each other; what is left is {ELSEWHERE}."
+    for line, share in why.waits:
+        yield f"{rest}. The threads wait for each other {share:.0%} of their time at {line}"
 
 
 def _times(ratio: Ratio) -> str:
-    interval = f" ({ratio.low:.2f} to {ratio.high:.2f})" if ratio.low and ratio.high else ""
-    return f"{ratio.ratio:.2f} times{interval}"
+    return f"{_figures(ratio)} times"
 
 
-def _slower(harm: Ratio) -> str:
-    interval = f" ({harm.low:.2f} to {harm.high:.2f})" if harm.low and harm.high else ""
-    return f"{harm.ratio:.2f} times slower{interval}"
+def _figures(ratio: Ratio) -> str:
+    """Return a ratio with its interval: "1.40 (1.35 to 1.45)"."""
+    if ratio.low is None or ratio.high is None:
+        return figure(ratio.ratio)
+    return f"{figure(ratio.ratio)} ({figure(ratio.low)} to {figure(ratio.high)})"
 
 
 def _table(why: Why) -> Table:
-    head = ("attribute", "shared: slower", "a copy of it alone", "fought over")
-    rows = [
-        (part.name, _times(part.harm), _times(part.cure), "yes" if part.fought_over else "")
-        for part in why.parts
-    ]
-    rows.append(("everything", _times(why.gain), "", ""))
+    head = ("shared, and nothing else", "times slower", "with a copy of it: times one thread", "")
+    rows = []
+    for part in why.parts:
+        name, verdict = part.name, ""
+        if part.name == OBJECT:
+            name = "the dataset object"
+        if part.fought_over:
+            verdict = "fought over"
+        rows.append((name, _figures(part.harm), _figures(part.cured), verdict))
     return Table(head, tuple(rows), frozenset({1, 2}))

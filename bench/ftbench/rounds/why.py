@@ -1,11 +1,11 @@
-"""The run of ``--why``: one process without the GIL that loads the user's dataset in all ways."""
+"""The run of ``--why``: one process without the GIL, whose threads load the user's dataset."""
 
 import contextlib
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 from ftbench.document import model
+from ftbench.machine.disturbance import Disturbance, marks
 from ftbench.plan.scenario import Scenario, Task
 from ftbench.rounds.progress import Display
 from ftbench.rounds.twins import Twins
@@ -17,6 +17,8 @@ from ftrun.interruption import Interruption
 
 CONFIG = "ft"
 ROUNDS, QUICK_ROUNDS = 30, 12
+SECONDS, QUICK_SECONDS = 120.0, 40.0
+"""Time after which there are fewer rounds, with slow datasets and on busy machines."""
 
 
 def measure(
@@ -26,8 +28,8 @@ def measure(
     display: Display,
     interruption: Interruption,
 ) -> Why:
-    """Connect to the free-threaded twin, and measure what its threads fight over in the dataset of
-    *scenario*. Raises TrialFailed, TwinError or Interrupted.
+    """Measure what threads fight over in the dataset of *scenario*, in the free-threaded twin.
+    Raises TrialFailed, TwinError or Interrupted.
     """
     options = results.options
     with tempfile.TemporaryDirectory(prefix="ft-bench-") as work:
@@ -38,21 +40,36 @@ def measure(
         if reason := twins.lacking.get(CONFIG):
             raise TrialFailed(reason)
         threads = max(options.workers or [min(8, max(2, twins.usable_cpus()))])
-        rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
-        return _measured(scenario, twins, display, threads, rounds)
+        task = _task(scenario, threads, options)
+        display.note(f"measuring {threads} threads that share parts of the dataset, or nothing")
+        display.step("measuring")
+        result = _result(task, twins)
+    load = Disturbance(**result["disturbance"])
+    return why(threads, result["sharing"], marks(load, twins.usable_cpus()))
 
 
-def _measured(scenario: Scenario, twins: Twins, display: Display, threads: int, rounds: int) -> Why:
-    parameters = scenario.case("").parameters
-    task = Task(
-        own.WHY, [], "loader-thread", threads, rounds, 2, 1, PREFETCH_FACTOR, "", parameters
+def _task(scenario: Scenario, threads: int, options: model.Options) -> Task:
+    limits = {"rounds": options.rounds or ROUNDS, "seconds": SECONDS}
+    if options.quick:
+        limits = {"rounds": options.rounds or QUICK_ROUNDS, "seconds": QUICK_SECONDS}
+    parameters = {**scenario.case("").parameters, **limits}
+    batch_size, batches = own.BATCH_SIZE, 1
+    return Task(
+        own.WHY,
+        [],
+        "loader-thread",
+        threads,
+        batch_size,
+        0,
+        batches,
+        PREFETCH_FACTOR,
+        parameters=parameters,
+        config=CONFIG,
     )
-    request = replace(task, config=CONFIG).request()
-    update = display.step(f"what {threads} threads fight over")
-    finished = -2  # the imports and the copies are turns, too
-    with contextlib.closing(twins.endpoints[CONFIG].start(request)) as trial:
+
+
+def _result(task: Task, twins: Twins) -> dict:
+    with contextlib.closing(twins.endpoints[CONFIG].start(task.request())) as trial:
         while (result := trial.go_on()) is None:
-            finished += 1
-            update(max(0, finished), rounds)
-    sharing = result["sharing"]
-    return why(threads, sharing["rates"], sharing["busy"], sharing["lacking"])
+            pass
+    return result

@@ -4,6 +4,7 @@ amount of work.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import pickle
 import time
@@ -191,21 +192,20 @@ def copy(task: Task) -> dict:
 
 
 def why(task: Task) -> Turns:
-    """Load with `task.workers` threads that share the dataset, or parts of it, or nothing. Each of
-    `batches_per_worker` rounds is a turn; see ftbench.measure.sharing.
+    """Load with `task.workers` threads that share the dataset, parts of it, or nothing: the
+    measurement of ftbench.measure.sharing, for the parameters "rounds" and "seconds".
     """
     from torch.utils.data import default_collate
 
     from ftbench.measure import sharing
 
-    yield
     users_dataset = dataset(task)
     collate = _options(task).get("collate_fn", default_collate)
+    yield
     threads = sharing.Sharing(users_dataset, collate, task.workers)
-    try:
-        result = yield from sharing.measure(threads, task.batch_size)
-    finally:
-        threads.close()
+    with contextlib.closing(threads):
+        limits = task.parameters["rounds"], task.parameters["seconds"]
+        result = yield from sharing.measure(threads, *limits)
     return {"metrics": {}, "samples": threads.samples, "sharing": result}
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 from ftbench.measure.sharing import ALL, ALONE, COPIED, KEPT, OBJECT, SHARED
 from ftbench.stats.statistics import Ratio, ratio
@@ -13,7 +11,11 @@ from ftbench.stats.statistics import Ratio, ratio
 MATTERS = 1.05
 """Factor from which an effect is named."""
 FALSE_FINDS = 0.05
-"""Probability that a dataset without shared parts has one named."""
+"""Probability that a dataset of which nothing is fought over has a part named."""
+WAITED_FOR = 0.1
+"""Share of the threads' time from which a line is named at which they wait for each other."""
+Rates = Mapping[str, Sequence[float]]
+"""{way to load: samples/s in each round}"""
 
 
 @dataclass(frozen=True)
@@ -21,10 +23,13 @@ class SharedPart:
     """One attribute, with what sharing it costs and what a copy of it alone brings."""
 
     name: str
+    """The attribute, or OBJECT: the dataset object without its attributes."""
+    kind: str
+    """Name of the attribute's class."""
     harm: Ratio
     """Samples/s of threads that share nothing, over those of threads that share this attribute."""
-    cure: Ratio
-    """Samples/s with a copy of this attribute and the object, over those with the object alone."""
+    cured: Ratio
+    """Samples/s of all threads, of which each has a copy of this attribute, over those of one."""
     fought_over: bool
     """True if sharing it is shown to cost more than MATTERS."""
 
@@ -36,52 +41,83 @@ class Why:
     threads: int
     shared: Ratio
     """Samples/s of all threads over those of one."""
-    copied: Ratio
-    """The same if each thread has a copy of everything."""
-    gain: Ratio
+    copied: Ratio | None
+    """The same if each thread has a copy of everything; None if there are no copies."""
+    gain: Ratio | None
     """Samples/s with a copy of everything over those with everything shared."""
     parts: list[SharedPart]
     """The attribute that costs most first."""
-    busy: float
-    """Share of their time that the threads with copies spend on a CPU, 0 to 1."""
     lacking: dict[str, str]
-    """{part: why it has no copy}"""
+    """{attribute without a copy: the reason}; ALL if the dataset has none."""
+    unmeasured: list[str]
+    """Attributes that cost least in a first look, and were not measured."""
+    waits: list[tuple[str, float]]
+    """(line, share of the time of all threads that they wait there for each other)."""
+    disturbances: list[str]
+    """Phrases on what other programs took of the CPUs."""
 
     @property
     def culprits(self) -> list[SharedPart]:
         return [part for part in self.parts if part.fought_over]
 
+    @property
+    def best(self) -> Ratio:
+        """Samples/s of all threads over those of one, with as many copies as there can be."""
+        return self.copied or self.shared
 
-def why(
-    threads: int,
-    rates: Mapping[str, Sequence[float]],
-    busy: Mapping[str, Sequence[float]],
-    lacking: dict[str, str],
-) -> Why:
-    """Return the conclusions from the *rates* (samples/s of each way in each round)."""
-    names = [name.removeprefix(KEPT) for name in rates if name.startswith(KEPT)]
-    parts = []
-    for name in names:
-        harm = ratio(rates[ALL], rates[KEPT + name])
-        cure = ratio(rates[COPIED + name], rates[OBJECT])
-        parts.append(SharedPart(name, harm, cure, _matters(harm, len(names))))
-    best = ALL if ALL in rates else SHARED
+
+def why(threads: int, result: Mapping, disturbances: list[str]) -> Why:
+    """Return the conclusions from a *result* of ftbench.measure.sharing.measure."""
+    rates, waits = result["rates"], result["waits"]
+    copied = gain = None
+    if ALL in rates:
+        copied = ratio(rates[ALL], rates[ALONE])
+        gain = ratio(rates[ALL], rates[SHARED])
+    waited = _waited_for(waits[ALONE], waits[SHARED if copied is None else ALL])
     return Why(
         threads=threads,
         shared=ratio(rates[SHARED], rates[ALONE]),
-        copied=ratio(rates[best], rates[ALONE]),
-        gain=ratio(rates[best], rates[SHARED]),
-        parts=sorted(parts, key=lambda part: part.harm.ratio, reverse=True),
-        busy=fmean(busy[best]),
-        lacking=lacking,
+        copied=copied,
+        gain=gain,
+        parts=_parts(rates, result["kinds"]),
+        lacking=result["lacking"],
+        unmeasured=result["unmeasured"],
+        waits=waited,
+        disturbances=disturbances,
     )
 
 
-def _matters(effect: Ratio, tests: int) -> bool:
-    """True if *effect* is above MATTERS, also if it is one of this number of *tests* (Bonferroni).
+def _parts(rates: Rates, kinds: Mapping[str, str]) -> list[SharedPart]:
+    """Return the parts that were measured, the one that costs most first."""
+    if OBJECT not in rates:
+        return []
+    measured = [(OBJECT, "", ratio(rates[OBJECT], rates[SHARED]), rates[OBJECT])]
+    for way in rates:
+        if way.startswith(KEPT):
+            name = way.removeprefix(KEPT)
+            harm = ratio(rates[ALL], rates[way])
+            measured.append((name, kinds[name], harm, rates[COPIED + name]))
+    parts = []
+    for name, kind, harm, cured in measured:
+        fought_over = _matters(harm, len(measured))
+        parts.append(SharedPart(name, kind, harm, ratio(cured, rates[ALONE]), fought_over))
+    return sorted(parts, key=lambda part: part.harm.ratio, reverse=True)
 
-    The interval is that of the logarithm, so it is widened by the ratio of the normal quantiles.
+
+def _matters(effect: Ratio, tests: int) -> bool:
+    """True if *effect* is shown and above MATTERS, also as one of this number of *tests*
+    (Bonferroni).
     """
-    if effect.p is None or effect.low is None:
-        return False
-    return effect.p < FALSE_FINDS / tests and math.log(effect.low) > 0 and effect.ratio > MATTERS
+    return effect.p is not None and effect.p < FALSE_FINDS / tests and effect.ratio > MATTERS
+
+
+def _waited_for(
+    alone: Mapping[str, float], together: Mapping[str, float]
+) -> list[tuple[str, float]]:
+    """Return the lines at which threads together wait for longer than one thread does alone."""
+    waits = []
+    for line, share in together.items():
+        longer = share - alone.get(line, 0.0)
+        if longer > WAITED_FOR:
+            waits.append((line, longer))
+    return sorted(waits, key=lambda wait: wait[1], reverse=True)
