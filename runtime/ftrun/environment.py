@@ -25,6 +25,8 @@ from ftrun.configurations import gil_enabled, this_twin
 from ftrun.project import ROOT, normalise, source_folders
 
 MIB = 1024 * 1024
+FROM_SOURCE = " from source"
+"""Words in the description of an interpreter that ./twins or an image built."""
 
 
 def interpreter() -> dict:
@@ -32,6 +34,8 @@ def interpreter() -> dict:
     config_args = sysconfig.get_config_var("CONFIG_ARGS") or ""
     free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
     pgo = "--enable-optimizations" in config_args
+    patches = cgroup.read(Path(sys.base_prefix, "share/cpython/PATCHES"))
+    build = "PGO build" if pgo else "plain build (no PGO)"
     return {
         "version": platform.python_version(),
         "implementation": platform.python_implementation(),
@@ -43,16 +47,26 @@ def interpreter() -> dict:
         "mimalloc_purge_delay": os.environ.get("MIMALLOC_PURGE_DELAY"),
         "pgo": pgo,
         "lto": "--with-lto" in config_args,
-        "upstream_fixes": len(
-            (cgroup.read(Path(sys.base_prefix, "share/cpython/PATCHES")) or "").splitlines()
-        ),
-        "build": "PGO build" if pgo else "plain build (no PGO)",
+        "upstream_fixes": len((patches or "").splitlines()),
+        "build": f"{build}{_origin(patches)}",
         "config_args": config_args,
         "cflags": sysconfig.get_config_var("PY_CFLAGS") or sysconfig.get_config_var("CFLAGS") or "",
         "compiler": platform.python_compiler(),
         "build_date": platform.python_build()[1],
         "soabi": sysconfig.get_config_var("SOABI"),
     }
+
+
+def _origin(patches: str | None) -> str:
+    """Return words on where this interpreter comes from, to follow those on its build. *patches*:
+    its list of patches, None without one.
+    """
+    if patches is not None:  # docker/build-cpython wrote it
+        return FROM_SOURCE
+    if not sysconfig.get_config_var("PYTHON_BUILD_STANDALONE"):
+        return ""
+    release = cgroup.read(Path(sys.base_prefix, "BUILD")) or ""
+    return f" of python-build-standalone {release}".rstrip()
 
 
 def packages() -> dict[str, str]:

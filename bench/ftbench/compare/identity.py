@@ -9,6 +9,7 @@ from ftbench.document.environment import Interpreter, Twin
 from ftbench.document.model import MeasuredCase, MeasuredScenario, Options, Results
 from ftbench.plan.scenario import OWN
 from ftbench.report import run_words
+from ftrun.environment import FROM_SOURCE
 
 # The project itself, which a checkout uses as it is and an image installs.
 # Its sources are compared.
@@ -55,7 +56,8 @@ def python(interpreter: Interpreter) -> dict[str, str]:
     """
     result = {
         "Python's version": interpreter.version,
-        "Python's build": interpreter.build,
+        # Earlier runs did not name the source.
+        "Python's build": interpreter.build.removesuffix(FROM_SOURCE),
         "Python's compiler": interpreter.compiler,
     }
     if interpreter.free_threaded:  # with the GIL the memory is glibc's

@@ -25,7 +25,7 @@ class Interpreter:
     python_gil_variable: A[str | None, "PYTHON_GIL of its environment"]
     pgo: A[bool, "built with --enable-optimizations"]
     lto: A[bool, "built with --with-lto"]
-    build: A[str, "the same in words"]
+    build: A[str, "the same in words, and where the interpreter comes from"]
     config_args: A[str, "arguments of configure"]
     cflags: A[str, "compiler flags"]
     compiler: A[str, "name and version"]

@@ -122,6 +122,14 @@ def test_what_differs_is_said_and_other_work_is_not_compared(document):
     assert comparison.changes == [] and "Nothing could be compared" in said
 
 
+def test_runs_of_before_the_source_was_named_are_of_the_same_software(document):
+    before, now = simulated(document, 1), simulated(document, 2)
+    for run, build in ((before, "PGO build"), (now, "PGO build from source")):
+        for twin in run.environment.twins.values():
+            twin.interpreter.build = build
+    assert compare(before, now).differences == []
+
+
 def test_both_cases_of_a_ratio_need_equal_work(document):
     like = document.scenarios[0]
     side = Side("ft", "loader-thread", 1)

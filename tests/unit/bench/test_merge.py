@@ -266,7 +266,16 @@ def other_allocator(results: Results) -> None:
         twin.interpreter.free_threaded, twin.interpreter.mimalloc_purge_delay = True, "77"
 
 
+def downloaded(results: Results) -> None:
+    for twin in results.environment.twins.values():
+        twin.interpreter.build = "PGO build of python-build-standalone 20261110"
+
+
 APART = {
+    "place": (
+        downloaded,
+        "(ft|gil): Python's build is PGO build of python-build-standalone 20261110, not ",
+    ),
     "torch": (torch, r"(ft|gil): torch is 9\.9, not \S+"),
     "project": (
         lambda r: setattr(r.environment, "source", "f" * 64),

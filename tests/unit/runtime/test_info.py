@@ -105,7 +105,7 @@ def test_json(run_bench, twin, tmp_path):
     )
     info = json.loads(done.stdout)
     assert info["interpreter"]["free_threaded"] == (twin == "ft")
-    assert info["interpreter"]["build"] in ("PGO build", "plain build (no PGO)")
+    assert info["interpreter"]["build"].startswith(("PGO build", "plain build (no PGO)"))
     (pillow,) = info["imports"]
     assert pillow["extensions"] > 0
     assert pillow["gil_enabled_after_import"] == (twin == "gil")
@@ -237,18 +237,42 @@ def test_an_offender_is_found_and_does_not_hide_the_next(run_info, twin, tmp_pat
     assert status == 1 and f"importing triton {triton.installed} turns the GIL on" in errors
 
 
-def test_pgo_is_read_from_the_build(monkeypatch):
+@pytest.fixture
+def configured(monkeypatch, tmp_path):
+    """Make the interpreter describe itself as built with these variables of sysconfig. Returns the
+    folder that it takes for its own.
+    """
     real = sysconfig.get_config_var
+
+    def configure(**variables):
+        monkeypatch.setattr(
+            sysconfig, "get_config_var", lambda name: variables.get(name, real(name))
+        )
+        monkeypatch.setattr(sys, "base_prefix", str(tmp_path))
+        return tmp_path
+
+    return configure
+
+
+def test_pgo_is_read_from_the_build(configured):
     for flags, build in (
         ("'--enable-optimizations' '--disable-gil'", "PGO build"),
         ("", "plain build (no PGO)"),
     ):
-        monkeypatch.setattr(
-            sysconfig,
-            "get_config_var",
-            lambda name, flags=flags: flags if name == "CONFIG_ARGS" else real(name),
-        )
+        configured(CONFIG_ARGS=flags, PYTHON_BUILD_STANDALONE=None)
         assert env.interpreter()["build"] == build
+
+
+def test_the_build_names_where_it_comes_from(configured):
+    folder = configured(CONFIG_ARGS="--enable-optimizations", PYTHON_BUILD_STANDALONE=1)
+    assert env.interpreter()["build"] == "PGO build of python-build-standalone"
+    (folder / "BUILD").write_text("20261110")
+    assert env.interpreter()["build"] == "PGO build of python-build-standalone 20261110"
+    patches = folder / "share" / "cpython" / "PATCHES"
+    patches.parent.mkdir(parents=True)
+    patches.write_text("0123  a.patch  a fix\n")
+    assert env.interpreter()["build"] == "PGO build from source"
+    assert env.interpreter()["upstream_fixes"] == 1
 
 
 def git(directory, *arguments: str) -> str:
