@@ -146,6 +146,20 @@ def test_audit_dataset(run, tmp_path):
     assert not list(tmp_path.glob("records-*"))
 
 
+def test_how_many_workers(run):
+    printed = run("how_many_workers.py")
+    rates = dict(re.findall(r'^num_workers="?(\w+)"?: (\d+) samples/s', printed, re.M))
+    assert [*rates] == ["1", "2", "4", "8", "16", "32", "auto"]
+    assert int(rates["8"]) > int(rates["1"]), "samples that wait gain from more threads"
+
+
+def test_threads_or_processes(run):
+    rates = re.findall(
+        r'^worker_method="(\w+)": \d+ images/s$', run("threads_or_processes.py"), re.M
+    )
+    assert rates == ["thread", "process"]
+
+
 def test_progress_line(run):
     first, limit, change = run("progress_line.py").splitlines()
     assert first.startswith("20 batches, 320 samples in")
