@@ -123,23 +123,46 @@ class Statistics:
         available = self.worker_seconds - self.starting * self.num_workers
         return min(1.0, (self.loading + self.collating) / available) if available > 0 else 0.0
 
+    @property
+    def has_begun(self) -> bool:
+        """True if a batch was handed over, or lost."""
+        return bool(self.batches or self.shm_full)
+
+    @property
+    def workers_used(self) -> str:
+        """The workers in words, such as "2 threads"; "no workers" without any."""
+        if not self.num_workers:
+            return "no workers"
+        ending = "es" if self.worker_method == "process" else "s"
+        if self.num_workers == 1:
+            ending = ""
+        return f"{self.num_workers} {self.worker_method}{ending}"
+
+    def advice(self) -> tuple[str, str]:
+        """Return two phrases: what limits the training loop, and what to change. Both are empty
+        before the first batch.
+        """
+        if not self.has_begun:
+            return "", ""
+        return _limit(self)
+
     def as_dict(self) -> dict[str, Any]:
-        """Return all fields and properties as a dictionary that ``json.dumps`` accepts."""
+        """Return all fields and properties, and the advice ("limit" and "change"), as a dictionary
+        that ``json.dumps`` accepts.
+        """
+        limit, remedy = self.advice()
         return dataclasses.asdict(self) | {
             "waited_share": self.waited_share,
             "busy_share": self.busy_share,
+            "limit": limit,
+            "change": remedy,
         }
 
     def __str__(self) -> str:
-        if not self.batches and not self.shm_full:
+        if not self.has_begun:
             return "no batch has been handed over yet"
-        limit, remedy = _limit(self)
-        plural = "" if self.num_workers == 1 else "es" if self.worker_method == "process" else "s"
-        workers = (
-            f"by {self.num_workers} {self.worker_method}{plural}"
-            if self.num_workers
-            else "without workers"
-        )
+        limit, remedy = self.advice()
+        workers = f"by {self.workers_used}" if self.num_workers else "without workers"
         rate = f" ({self.samples / self.seconds:.0f} samples/s)" if self.seconds else ""
         return "\n".join(
             (

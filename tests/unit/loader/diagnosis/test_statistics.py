@@ -50,7 +50,11 @@ def test_counts_and_times_of_an_epoch(workers):
     assert 0.8 <= found.loading and 0 < found.collating and 0 < found.cpu
     assert sum(worker.samples for worker in found.workers) == 80
     assert found.loading + found.collating <= found.seconds * max(1, workers[1])
-    assert json.loads(json.dumps(found.as_dict()))["samples"] == 80
+    document = json.loads(json.dumps(found.as_dict()))
+    assert document["samples"] == 80
+    assert str(found).splitlines()[1:3] == [
+        f"{name}: {document[name]}" for name in ("limit", "change")
+    ]
 
 
 @METHODS
