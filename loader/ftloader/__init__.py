@@ -11,6 +11,7 @@ The path of a batch, with worker threads:
 
 The parts:
 
+- ``drop_in``: this class in torch's place, for a whole program (``python -m ftloader``)
 - ``dataloader``: arguments, attributes, ``state_dict``
 - ``choose``: threads or processes, and why
 - ``iterators``: ``serial``, ``threads``, ``processes``, on a common ``base``. For threads,
@@ -31,9 +32,9 @@ The parts:
 - ``compat``: private names of torch, and what is replaced in it
 - ``errors``: exceptions; ``fork``: locks in forked processes
 
-The layers, each of which imports only those after it: dataloader; cache, datasets, distributed and
-choose; iterators and decode; workers; batch; state; rng; protocols; compat; diagnosis; current;
-errors and fork.
+The layers, each of which imports only those after it: __main__; drop_in; dataloader; cache,
+datasets, distributed and choose; iterators and decode; workers; batch; state; rng; protocols;
+compat; diagnosis; current; errors and fork.
 
 The terms:
 
@@ -61,6 +62,7 @@ from ftloader.batch.errors import SKIP, SkipLog, Skipped
 from ftloader.batch.slots import empty_sample
 from ftloader.compat.patch import patch_torch
 from ftloader.dataloader import DataLoader
+from ftloader.drop_in.installed import install, uninstall
 from ftloader.rng.sample import sample_rng
 from ftloader.workers.info import get_worker_info
 
@@ -71,7 +73,9 @@ __all__ = [
     "Skipped",
     "empty_sample",
     "get_worker_info",
+    "install",
     "sample_rng",
+    "uninstall",
 ]
 __version__ = "0.2.0"
 

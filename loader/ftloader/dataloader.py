@@ -145,7 +145,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         # arguments in vars().
         if attr == "num_workers":
             val = number_of_workers(val)
-        _check_value(attr, val)
+        check_value(attr, val)
         if attr in _CHECKED_TOGETHER:
             # Checked with the new value, since the constructor sets the three one after the other.
             values = {name: getattr(self, name, None) for name in _CHECKED_TOGETHER}
@@ -251,7 +251,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             )
 
 
-def _check_value(attr: str, value: Any) -> None:
+def check_value(attr: str, value: Any) -> None:
     """Raise ``ValueError`` or ``TypeError`` if *value* is not valid for the argument *attr*, which
     torch's class does not have.
     """

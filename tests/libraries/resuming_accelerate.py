@@ -13,12 +13,11 @@ import sys
 from pathlib import Path
 
 import torch
-import torch.utils.data
 
 import ftloader
 from ftloader.distributed import DistributedSampler
 
-torch.utils.data.DataLoader = ftloader.DataLoader
+ftloader.install()
 
 from accelerate import Accelerator, skip_first_batches  # noqa: E402
 from accelerate.data_loader import prepare_data_loader  # noqa: E402

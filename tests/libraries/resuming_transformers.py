@@ -13,11 +13,10 @@ import sys
 from pathlib import Path
 
 import torch
-import torch.utils.data
 
 import ftloader
 
-torch.utils.data.DataLoader = ftloader.DataLoader
+ftloader.install()
 
 from transformers import Trainer, TrainerCallback, TrainingArguments  # noqa: E402
 

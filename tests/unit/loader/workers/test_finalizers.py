@@ -84,6 +84,7 @@ def watched(make):
 
 threading.Lock, threading.RLock = watched(threading.Lock), watched(threading.RLock)
 
+import ftloader
 from ftloader import DataLoader, fork
 from ftloader.cache import GrowingCache, UrlSource
 from ftloader.iterators import processes
@@ -123,6 +124,7 @@ def cache():
 
 gc.disable()
 number = int(sys.argv[1])
+ftloader.install()  # which it refuses once iterators run
 forked = [iter(processes_of(range(4))) for _ in range(number)]
 stock += [[forked.pop(), iter(threads_of(Stuck())), cache()] for _ in range(number)]
 
@@ -134,6 +136,7 @@ with cache() as filled:
 for lock in (UrlSource(".")._opening, fork.registering):
     with lock:
         pass
+ftloader.install()
 for _ in range(2):  # the second one ends what was dropped during the first one
     assert len(list(processes_of(range(4)))) == 4
 assert not processes._dropped and len(multiprocessing.active_children()) == len(stock)
