@@ -14,7 +14,7 @@ from ftbench.stats.statistics import Ratio
 
 SCALES = 0.85
 """Share of the ideal speed from which threads are said to scale."""
-ADVICE = "DataLoader(..., copy_dataset=True) gives each worker thread its own copy."
+ADVICE = "DataLoader(..., copy_dataset=True) gives each worker thread its own copy"
 ELSEWHERE = "module globals, class attributes, what copies share, the interpreter or memory"
 
 BUSY = "Threads that seldom run at the same time fight less: a quiet machine shows more."
@@ -69,7 +69,10 @@ def _with_copies(why: Why) -> str:
 def _answer(why: Why) -> Iterator[str]:
     """Yield what threads fight over, and the remedy."""
     culprits = why.culprits
-    if not culprits:
+    gains = why.gain is not None and (why.gain.low or 0) > 1
+    if not culprits and gains:
+        yield "Copies help, but no attribute alone is shown to be fought over."
+    elif not culprits:
         yield "Nothing in the dataset is shown to be fought over."
     elif len(culprits) == 1:
         (part,) = culprits
@@ -80,8 +83,15 @@ def _answer(why: Why) -> Iterator[str]:
         for part in culprits:
             alone = f"with a copy of it alone {_times(part.cured)} one"
             yield f"They fight over {_title(part)}. {_harm(part)}; {alone}."
-    if why.gain and why.gain.low and why.gain.low > 1:
-        yield ADVICE
+    if gains:
+        yield ADVICE + _condition(why)
+
+
+def _condition(why: Why) -> str:
+    """Return the rest of the advice: what has to be done first."""
+    if not why.lacking:
+        return "."
+    return f", once __getstate__ leaves out what has none: {', '.join(why.lacking)}."
 
 
 def _title(part: SharedPart) -> str:
@@ -101,11 +111,12 @@ def _rest(why: Why) -> Iterator[str]:
     """Yield what limits the threads apart from what copies cure."""
     if why.best.ratio >= SCALES * why.threads:
         return
-    rest = f"What no copy cures: {figure(why.best.ratio)} of {why.threads} times"
-    if not why.waits:
-        yield f"{rest}. The threads wait at no line for each other; what is left is {ELSEWHERE}."
-    for line, share in why.waits:
-        yield f"{rest}. The threads wait for each other {share:.0%} of their time at {line}"
+    rest = f"What no copy cures: {figure(why.best.ratio)} of {why.threads} times."
+    if why.waits:
+        waits = "; ".join(f"{share:.0%} at {line}" for line, share in why.waits)
+        yield f"{rest} Of their time, the threads wait for each other {waits}"
+    else:
+        yield f"{rest} The threads wait at no line for each other. What is left is {ELSEWHERE}."
 
 
 def _times(ratio: Ratio) -> str:

@@ -68,7 +68,7 @@ def test_the_attribute_that_threads_fight_over_is_named():
         "it is what they fight over. Threads that share it and nothing else are 1.3"
         in said.sentences[1]
     )
-    assert said.sentences[2:] == [ADVICE]
+    assert said.sentences[2:] == [f"{ADVICE}."]
     assert [row[0] for row in said.table.rows if row[3]] == ["words"]
 
 
@@ -96,6 +96,15 @@ def test_nothing_is_named_where_nothing_is_fought_over():
     assert said[1:] == ["Nothing in the dataset is shown to be fought over."]
 
 
+def test_copies_that_help_without_a_culprit_are_advised():
+    speeds = threads(1.4, 1.9) | {KEPT + "words": 1.9, OBJECT: 1.4}
+    said = view(DATASET, why(2, result(speeds), [])).sentences
+    assert said[1:3] == [
+        "Copies help, but no attribute alone is shown to be fought over.",
+        f"{ADVICE}.",
+    ]
+
+
 def test_a_small_difference_is_not_named_however_certain():
     assert not why(2, result(threads(1.86, 1.9), noise=0.001), []).culprits
 
@@ -103,10 +112,8 @@ def test_a_small_difference_is_not_named_however_certain():
 def test_what_no_copy_cures_is_the_rest():
     waits = {ALONE: {LINE: 0.02}, ALL: {LINE: 0.47, "/code/train.py:9: read()": 0.05}}
     said = view(DATASET, why(2, result(threads(1.0, 1.0), waits=waits), [])).sentences
-    assert said[2] == (
-        "What no copy cures: 1.00 of 2 times. The threads wait for each other 45% of their time at "
-        "/code/train.py:31: with LOCK:"
-    ).replace("1.00", said[2].split()[4])
+    assert said[2].startswith("What no copy cures: ")
+    assert said[2].endswith(f"Of their time, the threads wait for each other 45% at {LINE}")
     other = view(DATASET, why(2, result(threads(1.0, 1.0)), ["other processes used 1 CPU"]))
     assert "module globals" in other.sentences[2]
     assert other.sentences[3].startswith("Other processes used 1 CPU. Threads that seldom")
@@ -120,10 +127,11 @@ def test_a_dataset_without_copies_and_parts_without_one():
     assert said[0].endswith(
         "; the dataset cannot be copied (TypeError: cannot pickle 'module' object)."
     )
-    assert any("40% of their time at /code/train.py:31" in line for line in said)
+    assert any(line.endswith(f"wait for each other 40% at {LINE}") for line in said)
     partly = result(threads(1.4, 1.9), lacking={"file": "TypeError: a file"}, unmeasured=["a", "b"])
     said = view(DATASET, why(2, partly, [])).sentences
-    assert said[-2:] == [
+    assert said[-3:] == [
+        f"{ADVICE}, once __getstate__ leaves out what has none: file.",
         "`file` has no copy, so the threads always shared it: TypeError: a file.",
         "Not measured, since a first look found less harm: a, b.",
     ]
