@@ -10,6 +10,7 @@ import torch.utils.data
 
 from ftloader.batch.errors import ErrorPolicy, OnError, SkipLog
 from ftloader.compat.torch_private import BaseDataLoaderIter
+from ftloader.diagnosis import loaders
 from ftloader.diagnosis.call_site import warn_user
 from ftloader.diagnosis.statistics import Statistics, statistics
 from ftloader.iterators.auto import Chosen, number_of_workers
@@ -139,6 +140,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             and (default := vars(self)["prefetch_factor"]) is not None
         ):
             self.prefetch_factor = Chosen(default)
+        loaders.note(self._shared)
 
     def __setattr__(self, attr: str, val: Any) -> None:
         # Not properties: torch's class guards its attributes this way too, and tools look for
@@ -212,7 +214,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         record = records.latest
         if total:
             record = records.total()
-        return statistics(record, (memory.nbytes, memory.peak))
+        return statistics(record, (memory.nbytes, memory.use.peak))
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles have a state, memory and workers of their own.

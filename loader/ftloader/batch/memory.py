@@ -65,6 +65,12 @@ class Buffer:
         )
 
 
+class MemoryUse:
+    """The most bytes that a ``BufferPool`` has held at once, for reports that outlive the pool."""
+
+    peak = 0
+
+
 class BufferPool:
     """Pool of CPU storages for one DataLoader's batches. A free storage of the wanted size in bytes
     is used again.
@@ -80,7 +86,7 @@ class BufferPool:
         self._buffers: list[Buffer] = []
         self._most = batches
         self._taken = 0
-        self.peak = 0  # the most bytes at once
+        self.use = MemoryUse()
 
     def keep(self, batches: int) -> None:
         """Set the number of batches whose storages are kept."""
@@ -136,7 +142,7 @@ class BufferPool:
         buffer = Buffer(torch.UntypedStorage(nbytes))
         advise_huge_pages(buffer.storage.data_ptr(), nbytes)
         self._buffers.append(buffer)
-        self.peak = max(self.peak, self.nbytes)
+        self.use.peak = max(self.use.peak, self.nbytes)
         return buffer
 
 

@@ -232,6 +232,8 @@ class EpochRecords:
         # The sum of earlier epochs, then the latest ones. A tuple that is replaced, so that no
         # reader finds an epoch twice.
         self._records: tuple[EpochRecord, ...] = EpochRecord("none", []), EpochRecord("none", [])
+        # why the latest iterator has threads or processes; None without workers
+        self.reason: str | None = None
 
     @property
     def latest(self) -> EpochRecord:

@@ -21,6 +21,7 @@ def choose_workers(loader: Any) -> tuple[bool, Sources | None]:
     # "auto" chooses for each iterator, since a dataset may have opened a file,
     # and tells the logger ``ftloader``.
     if loader.worker_method != "auto":
+        loader._shared.records.reason = f'worker_method="{loader.worker_method}"'
         return loader.worker_method == "thread", None
     reason, sources = reason_against_threads(loader), None
     if reason is None:
@@ -33,6 +34,7 @@ def choose_workers(loader: Any) -> tuple[bool, Sources | None]:
             reason = str(error)
         if resumes:
             sources = None
+    loader._shared.records.reason = reason or "the GIL is off"
     choice = "threads: the GIL is off"
     if reason is not None:
         choice = f"processes: {reason}"

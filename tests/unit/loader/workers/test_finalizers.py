@@ -87,6 +87,7 @@ threading.Lock, threading.RLock = watched(threading.Lock), watched(threading.RLo
 import ftloader
 from ftloader import DataLoader, fork
 from ftloader.cache import GrowingCache, UrlSource
+from ftloader.diagnosis import loaders
 from ftloader.iterators import processes
 from ftloader.workers import exit
 
@@ -137,6 +138,8 @@ for lock in (UrlSource(".")._opening, fork.registering):
     with lock:
         pass
 ftloader.install()
+loaders.start()
+threads_of(range(4))
 for _ in range(2):  # the second one ends what was dropped during the first one
     assert len(list(processes_of(range(4)))) == 4
 assert not processes._dropped and len(multiprocessing.active_children()) == len(stock)
