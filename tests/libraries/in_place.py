@@ -9,17 +9,14 @@ function `program_*` its name: the kinds of iterators that it made, and what it 
 error that it raised). A program gets an empty folder.
 """
 
-import importlib.util
 import inspect
 import json
 import os
 import sys
-import tempfile
 import threading
-import traceback
-from pathlib import Path
 
 import torch.utils.data
+from unchanged import programs, result_of
 
 import ftloader
 from ftloader.iterators.auto import Chosen
@@ -70,20 +67,11 @@ def main(loader, path):
         tuned = loader == "tuned"
         chosen = placed(ftloader.DataLoader, tuned, worker_method="thread" if tuned else loader)
     torch.utils.data.DataLoader = torch.utils.data.dataloader.DataLoader = chosen
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
     found = {}
-    for name, program in list(vars(module).items()):
-        if name.startswith("program_"):
-            used.clear()
-            with tempfile.TemporaryDirectory() as folder:
-                try:
-                    result = program(Path(folder))
-                except Exception:
-                    result = {"error": traceback.format_exc()}
-            found[name] = sorted(used), result
+    for name, program in programs(path).items():
+        used.clear()
+        result = result_of(program)
+        found[name] = sorted(used), result
     print(f"\n{loader} {json.dumps(found)}", flush=True)
 
 

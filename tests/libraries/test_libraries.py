@@ -43,12 +43,37 @@ def outcomes(file):
     return {loader: json.loads(found) for loader, found in lines}
 
 
-@pytest.mark.parametrize("loader", ["thread", "auto", "tuned"])
+@functools.cache
+def unchanged(file):
+    """Run all programs of a file under ``python -m ftloader``;
+    return ({program: result}, stderr).
+    """
+    command = [sys.executable, "-m", "ftloader", HERE / "unchanged.py", file]
+    environment = {**os.environ, "PYTHONPATH": importable()}
+    done = completed(command, 0, env=environment, timeout=280)
+    (found,) = re.findall(r"^unchanged (\{.*)", done.stdout, re.MULTILINE)
+    return json.loads(found), done.stderr
+
+
 @pytest.mark.parametrize(("file", "program"), PROGRAMS)
-def test_as_with_torchs_class(file, program, loader):
+def test_under_python_m_ftloader(file, program):
+    skip_without(file)
+    results, err = unchanged(file)
+    assert "error" not in results[program], results[program]
+    assert results[program] == outcomes(file)["torch"][program][1]
+    assert "python -m ftloader: loaders of this program" in err
+
+
+def skip_without(file):
     library = file.stem.removeprefix("with_")
     if importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} is not installed: run tests/libraries/run.py in this twin")
+
+
+@pytest.mark.parametrize("loader", ["thread", "auto", "tuned"])
+@pytest.mark.parametrize(("file", "program"), PROGRAMS)
+def test_as_with_torchs_class(file, program, loader):
+    skip_without(file)
     torch_kinds, torchs = outcomes(file)["torch"][program]
     kinds, ours = outcomes(file)[loader][program]
     for result in torchs, ours:
