@@ -16,6 +16,8 @@ USER = "newcomer"
 # Variables of docs/closed-networks.md that are passed on. AUTHORITIES name a file.
 CLOSED = (
     "BASE_IMAGE",
+    "PYTHON_FROM",
+    "UV_PYTHON_INSTALL_MIRROR",
     "DEBIAN_MIRROR",
     "DEBIAN_SECURITY_MIRROR",
     "UV_DEFAULT_INDEX",

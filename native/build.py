@@ -4,7 +4,8 @@
                               -> interpreter gil -+-> environment ft, environment gil
                     -> CUDA libraries ------------+
 
-Steps that do not depend on each other run at the same time.
+Steps that do not depend on each other run at the same time. Where uv has downloaded both
+interpreters (native.download), there is neither source nor compiler.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import TwinsError, cache, interpreters, machine
+from . import TwinsError, cache, download, interpreters, machine
 from .progress import Progress, clock
 from .variables import CLEARED
 
@@ -46,7 +47,7 @@ PURGE_DELAY = "1000"
 @dataclass(frozen=True)
 class Twin:
     """A finished twin: its environment's directory, the Python in it,
-    the version, `pgo` (True if optimised).
+    the version, `pgo` (True if optimised), the release if the interpreter was downloaded.
     """
 
     name: str
@@ -54,13 +55,16 @@ class Twin:
     python: Path
     version: str
     pgo: bool
+    release: str = ""
 
     @property
     def label(self) -> str:
         """Return a name for users, such as "CPython 3.13.9";
-        if the build is plain, the name says so.
+        if the build is plain, or downloaded, the name says so.
         """
         kind = "" if self.pgo else ", plain build (no PGO)"
+        if self.release:
+            kind += f", python-build-standalone {self.release}"
         return f"CPython {self.version}{kind}"
 
     def environment(self, cleared: Collection[str] = CLEARED) -> dict[str, str]:
@@ -136,11 +140,13 @@ class Plan:
     """Paths in the cache for the parts of both twins: source,
     interpreters, CUDA libraries and environments.
 
-    `pgo` is True for the paths of optimised builds, False for those of plain builds.
+    `pgo` is True for the paths of optimised builds, False for those of plain builds. `downloaded`
+    is True if the interpreters are those that uv downloads, which are optimised.
     """
 
-    def __init__(self, pgo: bool) -> None:
+    def __init__(self, pgo: bool, downloaded: bool = False) -> None:
         self.pgo = pgo
+        self.downloaded = downloaded
         self.root = cache.root()
         # Other patches give another source.
         patches = [
@@ -150,6 +156,11 @@ class Plan:
         ]
         recipe = _hash(b"".join(path.read_bytes() for path in patches))
         self.source = self.root / "source" / f"{series()}-{suite()}-{recipe}"
+        # The locked uv has the list of releases in it, unless the user names another list.
+        releases = (SCRIPTS / "uv.lock").read_text() + os.environ.get(download.LIST, "")
+        self.download = (
+            self.root / "interpreters" / f"cpython-{series()}-downloaded-{_hash(releases.encode())}"
+        )
         self.brought = {twin: interpreters.brought(twin, series()) for twin in TWINS}
         lock = (SCRIPTS / "requirements.lock").read_bytes()
         self.packages = _hash(lock)
@@ -171,6 +182,8 @@ class Plan:
 
         Until the source is fetched, the path has "unknown" in place of CPython's version.
         """
+        if self.downloaded:
+            return self.download / twin
         source = cache.finished(self.source) or {"version": "unknown", "patches": "unknown"}
         quality = "pgo" if self.pgo else "plain"
         flags = _hash(f"{self._flags} {source['patches']}".encode())
@@ -188,7 +201,33 @@ class Plan:
                 / "environments"
                 / f"own-{facts['version']}-{twin}-{facts['identity']}-{self.packages}"
             )
-        return self.root / "environments" / f"{self.interpreter(twin).name}-{self.packages}"
+        name = self.interpreter(twin).name
+        if self.downloaded:
+            name = f"{self.download.name}-{twin}"
+        return self.root / "environments" / f"{name}-{self.packages}"
+
+    def origin(self) -> str:
+        """Return words on where the interpreters come from, and their optimisation."""
+        if self.downloaded:
+            return "downloaded, optimised (PGO)"
+        quality = "optimised (PGO)" if self.pgo else "plain (no PGO)"
+        return f"from Debian {suite()}, {quality}"
+
+    def present(self) -> int:
+        """Return the number of twins whose environment or interpreter is in the cache. Twins that
+        use FT_PYTHON or GIL_PYTHON do not count.
+        """
+        return sum(
+            bool(self.twin(name)) or not _is_missing(self.part(name))
+            for name in TWINS
+            if not self.brought[name]
+        )
+
+    def part(self, twin: str) -> Path:
+        """Return the part of the cache that holds `twin`'s interpreter."""
+        if self.downloaded:
+            return self.download
+        return self.interpreter(twin)
 
     def twin(self, name: str) -> Twin | None:
         """Return the twin called `name`, or None if its environment is not finished."""
@@ -196,7 +235,9 @@ class Plan:
         record = cache.finished(directory)
         if not record:
             return None
-        return Twin(name, directory, directory / "bin" / "python", record["version"], record["pgo"])
+        python = directory / "bin" / "python"
+        release = record.get("release", "")
+        return Twin(name, directory, python, record["version"], record["pgo"], release)
 
     def optimised_before(self, names: Collection[str]) -> bool:
         """True if the cache has an optimised interpreter for each twin in `names`.
@@ -242,19 +283,20 @@ def twins(
         agreed: True if missing system packages may be installed without asking.
     """
     machine.check_platform()
-    for pgo in {"pgo": (True,), "plain": (False,), "any": (True, False)}[quality]:
-        plan = Plan(pgo)
-        ready = plan.twins(names)
-        if ready:
-            return ready
+    plan, ready = _in_cache(names, quality)
+    if ready:
+        return ready
     with cache.locked(say) as lock:
-        plan = Plan(plan.pgo or (quality == "any" and plan.optimised_before(names)))
-        ready = plan.twins(names)  # another ./twins may have built them while this one waited
+        # Another ./twins may have built them while this one waited.
+        plan, ready = _in_cache(names, quality)
         if not ready:
+            plan = plan or _downloaded(lock, say, agreed) or Plan(_qualities(quality)[-1])
+            if quality == "any" and not plan.downloaded:
+                plan = Plan(plan.pgo or plan.optimised_before(names))
             _Builder(plan, names, lock).build(agreed)
             # If this build installed the compiler, the directories' names have changed: they
             # contain its version.
-            ready = Plan(plan.pgo).twins(names)
+            ready = Plan(plan.pgo, plan.downloaded).twins(names)
             assert ready, "a build that succeeded left its twins"
     _warn_if_unequal(ready, say)
     return ready
@@ -264,16 +306,73 @@ def finished() -> dict[str, Twin]:
     """Return both twins by name: optimised ones, else plain ones.
     Raises TwinsError if neither pair is built.
     """
-    for pgo in (True, False):
-        if ready := Plan(pgo).twins(TWINS):
-            return ready
-    raise TwinsError(
-        f"the twins are not built in {cache.root()}: run ./twins setup on this machine"
-    )
+    _, ready = _in_cache(TWINS, "any")
+    if not ready:
+        raise TwinsError(
+            f"the twins are not built in {cache.root()}: run ./twins setup on this machine"
+        )
+    return ready
+
+
+def _qualities(quality: str) -> tuple[bool, ...]:
+    """Return `Plan.pgo` of the source builds that will do, preferred ones first."""
+    return {"pgo": (True,), "plain": (False,), "any": (True, False)}[quality]
+
+
+def _plans(quality: str) -> Iterator[Plan]:
+    """Yield the plans that `quality` and PYTHON_FROM allow, preferred ones first."""
+    best, *worse = _qualities(quality)
+    choice = download.choice()
+    if choice != "download":
+        yield Plan(best)
+    if choice != "source":
+        yield Plan(True, downloaded=True)
+    if choice != "download":
+        yield from map(Plan, worse)
+
+
+def _in_cache(names: Collection[str], quality: str) -> tuple[Plan | None, dict[str, Twin] | None]:
+    """Return the plan whose interpreters are in the cache, None if no plan has any, and its twins
+    called `names`, None if one of them is not finished.
+
+    Looks at both twins, whichever of them `names` names: both have to come from one place.
+    """
+    plans = []
+    for plan in _plans(quality):
+        if all(plan.brought[name] for name in names) or plan.twins(TWINS):
+            return plan, plan.twins(names)
+        plans.append(plan)
+    plan = max(plans, key=Plan.present)  # of equal ones the first
+    if not plan.present():
+        return None, None
+    return plan, plan.twins(names)
+
+
+def _downloaded(lock: int, say: Callable[[str], None], agreed: bool) -> Plan | None:
+    """Download the interpreters if PYTHON_FROM allows it; return their plan. Return None, and say
+    so, if the download fails and they may be built from source.
+    """
+    choice = download.choice()
+    if choice == "source":
+        return None
+    plan = Plan(True, downloaded=True)
+    try:
+        with sigterm_as_ctrl_c():
+            words = download.run(plan.download, series(), lock, _variables(plan), agreed)
+    except TwinsError as error:
+        if choice == "download" or error.exit_code != 1:
+            raise
+        say(
+            "The interpreters are built from source; they could not be downloaded: "
+            f"{download.reason(error)}"
+        )
+        return None
+    say(f"The interpreters were downloaded: {words}")
+    return plan
 
 
 def _warn_if_unequal(ready: dict[str, Twin], say: Callable[[str], None]) -> None:
-    builds = {(twin.version, twin.pgo) for twin in ready.values()}
+    builds = {(twin.version, twin.pgo, twin.release) for twin in ready.values()}
     if len(builds) > 1:
         labels = "; ".join(f"{twin.name} is {twin.label}" for twin in ready.values())
         say(f"warning: these are not twins: they differ in more than the GIL: {labels}")
@@ -334,7 +433,9 @@ class _Missing:
 
 def _missing(plan: Plan, names: Collection[str]) -> _Missing:
     environments = [name for name in TWINS if name in names and not plan.twin(name)]
-    built = [name for name in environments if not plan.brought[name]]
+    built = []
+    if not plan.downloaded:
+        built = [name for name in environments if not plan.brought[name]]
     return _Missing(
         environments,
         interpreters=[name for name in built if _is_missing(plan.interpreter(name))],
@@ -347,6 +448,18 @@ def _is_missing(directory: Path) -> bool:
     return cache.finished(directory) is None
 
 
+def _variables(plan: Plan) -> dict[str, str]:
+    """Return the environment variables for the commands of a build."""
+    variables = dict(os.environ)
+    # uv hard-links files from its cache into environments,
+    # which works only within one file system.
+    variables.setdefault("UV_CACHE_DIR", str(plan.root / "uv"))
+    # These are meant for the caller's Python, not for the build.
+    for name in (*CLEARED, "PYTHONPATH", "PYTHON_GIL", "PYTHONDONTWRITEBYTECODE", "MPLBACKEND"):
+        variables.pop(name, None)
+    return variables
+
+
 class _Builder:
     """Builder of those directories of a plan that are missing.
     The build's steps run in a pool of threads.
@@ -356,13 +469,7 @@ class _Builder:
         self._plan = plan
         self._missing = _missing(plan, names)
         self._lock = lock
-        self._env = dict(os.environ)
-        # uv hard-links files from its cache into environments,
-        # which works only within one file system.
-        self._env.setdefault("UV_CACHE_DIR", str(plan.root / "uv"))
-        # These are meant for the caller's Python, not for the build.
-        for name in (*CLEARED, "PYTHONPATH", "PYTHON_GIL", "PYTHONDONTWRITEBYTECODE", "MPLBACKEND"):
-            self._env.pop(name, None)
+        self._env = _variables(plan)
 
     def build(self, agreed: bool) -> None:
         """Build all that is missing. If `agreed` is true,
@@ -377,7 +484,6 @@ class _Builder:
         logs = plan.root / "logs" / time.strftime("%Y%m%d-%H%M%S")
         begin = time.monotonic()
         title = " and ".join(missing.environments)
-        kind = "optimised (PGO)" if plan.pgo else "plain (no PGO)"
         with (
             Progress(logs, total) as progress,
             ThreadPoolExecutor(8, "step") as pool,
@@ -385,7 +491,7 @@ class _Builder:
         ):
             self._progress = progress
             progress.say(
-                f"Building {title}: CPython {series()} from Debian {suite()}, {kind}; "
+                f"Building {title}: CPython {series()} {plan.origin()}; "
                 f"{total} steps; the result is kept in {plan.root}"
             )
             try:
@@ -484,6 +590,6 @@ class _Builder:
         verify = (python, "-P", "-m", "ftrun.info", "--verify", "--expect", name)
         self._run(f"verify {name}", ["env", f"PYTHONPATH={CHECKOUT / 'runtime'}", *verify])
         version = _output([python, "-I", "-c", "import platform; print(platform.python_version())"])
-        cache.finish(
-            directory, {"version": version, "pgo": brought["pgo"] if brought else plan.pgo}
-        )
+        facts = brought or cache.finished(plan.part(name)) or {"pgo": plan.pgo}
+        record = {"version": version, "pgo": facts["pgo"], "release": facts.get("release", "")}
+        cache.finish(directory, record)

@@ -39,6 +39,8 @@ first steps:
 
 environment:
   PYTHON_SERIES=3.14               the 3.14 twins (default: docker/python-series)
+  PYTHON_FROM=download|source      where new interpreters come from: python-build-standalone, or compiled here
+                                   (default: auto, downloaded where that is possible)
   PYTHON_SUITE=forky               another Debian suite as the source of CPython
   FT_PYTHON=... GIL_PYTHON=...     your own interpreters, of 3.13 or 3.14, instead of built ones
   CI=true                          as root at a terminal, install missing system packages without asking
@@ -49,8 +51,9 @@ environment:
 
 
 SETUP = """\
-Builds both twins where they are missing: CPython from Debian's signed source, optimised with a
-training run (PGO), and the locked packages. Takes ten to fifteen minutes on two cores."""
+Builds both twins where they are missing: CPython, and the locked packages. uv downloads both
+interpreters, optimised. Where it cannot, or with PYTHON_FROM=source, they are compiled from Debian's
+signed source, with a training run (PGO): ten to fifteen minutes on two cores."""
 
 EXEC = """\
 Runs CMD with the twin's python, pip and pytest first on PATH and ftloader importable;
@@ -129,7 +132,9 @@ def _parser() -> argparse.ArgumentParser:
 
     setup = verb("setup", "build both twins", _setup, SETUP)
     setup.add_argument(
-        "--no-pgo", action="store_true", help="plain builds: half the time, slower interpreters"
+        "--no-pgo",
+        action="store_true",
+        help="compile without PGO: half the time, slower interpreters",
     )
     setup.add_argument(
         "--yes", action="store_true", help="as root, install missing system packages without asking"

@@ -1,6 +1,7 @@
 """`./twins` as a user runs it, as a real process on this machine."""
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -10,9 +11,14 @@ import pytest
 
 from native.build import NEEDED_GB, TWINS
 from tests.checkout import CHECKOUT
-from tests.programs import completed, programs_to_end
+from tests.programs import completed, copy_checkout, programs_to_end
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ft-twins"
+
+
+def _from_source(variables):
+    """Return the variable that keeps the interpreters of a new cache from being downloaded."""
+    return {"PYTHON_FROM": "source"} if "XDG_CACHE_HOME" in variables else {}
 
 
 @pytest.fixture
@@ -22,9 +28,8 @@ def twins(shell_environment):
     """
 
     def run(*arguments, status=None, **variables):
-        return completed(
-            [CHECKOUT / "twins", *arguments], status, env={**shell_environment, **variables}
-        )
+        environment = {**shell_environment, **_from_source(variables), **variables}
+        return completed([CHECKOUT / "twins", *arguments], status, env=environment)
 
     return run
 
@@ -40,7 +45,7 @@ def start_twins(shell_environment):
     with programs_to_end() as start:
         yield lambda *arguments, **variables: start(
             [CHECKOUT / "twins", *arguments],
-            env={**shell_environment, **variables},
+            env={**shell_environment, **_from_source(variables), **variables},
             stderr=subprocess.STDOUT,
         )
 
@@ -77,3 +82,27 @@ def build_cache(new_cache):
             f"{new_cache.parent}"
         )
     return new_cache
+
+
+FEW = ("markdown-it-py", "mdurl", "numpy", "packaging", "psutil", "pygments", "rich")
+"""What ./twins and ftrun need, and a package with extension modules."""
+
+
+@pytest.fixture
+def small_copy(tmp_path):
+    """A copy of the checkout that locks few packages besides the CUDA libraries,
+    so that little is installed.
+    """
+    copy = copy_checkout(tmp_path / "copy")
+    lock = copy / "docker" / "requirements.lock"
+    entries = re.findall(r"^[a-z0-9].*\n(?: .*\n)*", lock.read_text(), re.M)
+    kept = [
+        entry for entry in entries if entry.startswith((*(f"{name}==" for name in FEW), "nvidia-"))
+    ]
+    assert (
+        len([entry for entry in kept if not entry.startswith("nvidia-")])
+        == len(FEW)
+        < len(entries) / 2
+    )
+    lock.write_text("".join(kept))
+    return copy

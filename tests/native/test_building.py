@@ -122,6 +122,7 @@ def without_compiler(monkeypatch, folder):
 def test_twins_are_found_when_the_build_installed_the_compiler(monkeypatch, tmp_path):
     without_compiler(monkeypatch, tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PYTHON_FROM", "source")
 
     def install_and_build(builder, agreed):
         gcc = tmp_path / "gcc"

@@ -1,12 +1,11 @@
 """FT_PYTHON and GIL_PYTHON: accepted, checked, used."""
 
 import json
-import re
 import shutil
 
 import pytest
 
-from tests.programs import completed, copy_checkout
+from tests.programs import completed
 
 pytestmark = pytest.mark.slow
 
@@ -80,30 +79,6 @@ def test_wrong_version_is_refused(twins, built):
 def test_what_is_no_python_is_refused(twins, program):
     done = twins("exec", "ft", "true", FT_PYTHON=program, status=2)
     assert f"FT_PYTHON={program}" in done.stderr and "CPython 3.13" in done.stderr
-
-
-FEW = ("markdown-it-py", "mdurl", "numpy", "packaging", "psutil", "pygments", "rich")
-"""What ./twins and ftrun need, and a package with extension modules."""
-
-
-@pytest.fixture
-def small_copy(tmp_path):
-    """A copy of the checkout that locks few packages besides the CUDA libraries,
-    so that little is installed.
-    """
-    copy = copy_checkout(tmp_path / "copy")
-    lock = copy / "docker" / "requirements.lock"
-    entries = re.findall(r"^[a-z0-9].*\n(?: .*\n)*", lock.read_text(), re.M)
-    kept = [
-        entry for entry in entries if entry.startswith((*(f"{name}==" for name in FEW), "nvidia-"))
-    ]
-    assert (
-        len([entry for entry in kept if not entry.startswith("nvidia-")])
-        == len(FEW)
-        < len(entries) / 2
-    )
-    lock.write_text("".join(kept))
-    return copy
 
 
 def test_own_interpreter_is_used(small_copy, shell_environment, built, new_cache):

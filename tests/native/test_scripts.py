@@ -20,6 +20,7 @@ USAGE_ON_ERROR = [".ci/base-image", ".ci/engine"] + [
     for name in (
         "build-cpython",
         "debian-apt",
+        "download-cpython",
         "fetch-cpython",
         "install-packages",
         "patch-cpython",

@@ -40,6 +40,7 @@ def test_missing_packages_come_as_one_command(shell_environment):
                 "XDG_CACHE_HOME": directory,
                 "DPKG_ADMINDIR": directory,
                 "PATH": "/usr/bin:/bin",
+                "PYTHON_FROM": "source",
             },
         )
     assert done.returncode == 3, done.stderr
