@@ -130,7 +130,10 @@ def test_twins_share_their_largest_part_and_differ_in_the_gil_alone(engine, imag
         )
         for twin in TWINS
     }
-    of_the_gil = {"'--disable-gil'", "'--enable-experimental-jit=yes-off'"}  # docker/download-cpython
+    of_the_gil = {
+        "'--disable-gil'",
+        "'--enable-experimental-jit=yes-off'",
+    }  # docker/download-cpython
     assert flags["ft"] ^ flags["gil"] <= of_the_gil and "'--disable-gil'" in flags["ft"]
     debian = {twin: run(twin, ["dpkg-query", "--show"]) for twin in TWINS}
     assert debian["ft"] == debian["gil"]
