@@ -44,9 +44,9 @@ from ftrun.project import normalise
 from ftsafety.repro.arguments import scheduler
 from ftsafety.repro.campaign import Campaign, Runs
 from ftsafety.repro.cluster import ClusterCampaign, NoCluster
-from ftsafety.repro.options import Options
+from ftsafety.repro.options import ReproOptions
 from ftsafety.repro.outcome import Kind
-from ftsafety.repro.progress import Progress
+from ftsafety.repro.progress import ProgressPrinter
 from ftsafety.repro.request import Limits
 from ftsafety.repro.script import Script
 from ftsafety.repro.twins import LocalScripts
@@ -199,7 +199,7 @@ def main() -> int:
     except (GalleryError, OSError) as error:
         parser.error(str(error))
     with Interruption() as interruption, contextlib.ExitStack() as stack:
-        progress = stack.enter_context(contextlib.closing(Progress()))
+        progress = stack.enter_context(contextlib.closing(ProgressPrinter()))
         try:
             rows, notes = Gallery(options, interruption, progress, stack).run(chosen)
         except Interrupted as error:
@@ -220,7 +220,11 @@ class Gallery:
     """All runs of the gallery. Owned by one thread."""
 
     def __init__(
-        self, options: argparse.Namespace, interruption: Interruption, progress: Progress, stack: contextlib.ExitStack
+        self,
+        options: argparse.Namespace,
+        interruption: Interruption,
+        progress: ProgressPrinter,
+        stack: contextlib.ExitStack,
     ):
         self._options, self._interruption, self._progress = options, interruption, progress
         self._twins: dict[str, LocalScripts] = {}
@@ -297,7 +301,7 @@ class Gallery:
             deadline = time.monotonic() + BUDGET_SECONDS
             limits, update = Limits(entry.timeout), self._progress.update
             return Campaign(script, self._twins, limits, update, deadline, missing)
-        cluster_options = Options(
+        cluster_options = ReproOptions(
             script,
             packages=self._added,
             timeout=entry.timeout,

@@ -18,7 +18,7 @@ from ftbench.arguments import (
     report_parser,
 )
 from ftbench.data.images import ImageError
-from ftbench.document.model import Options, Results, Skipped
+from ftbench.document.model import Options, Results, SkippedPart
 from ftbench.document.store import ResultsError, RunDirectory, find, load, write_atomically
 from ftbench.options import RunOptions
 from ftbench.plan.sizing import DoesNotFit
@@ -141,7 +141,8 @@ def _record(options: RunOptions) -> Results:
         )
     check_budget(options, configs)
     skipped += [
-        Skipped(name, f"several ranks cannot measure it: {why}") for name, why in options.left_out
+        SkippedPart(name, f"several ranks cannot measure it: {why}")
+        for name, why in options.left_out
     ]
     twin_names = {TWIN[config] for config in configs}
     record = Options(

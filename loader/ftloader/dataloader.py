@@ -12,7 +12,7 @@ from ftloader.batch.errors import ErrorPolicy, OnError, SkipLog
 from ftloader.compat.torch_private import BaseDataLoaderIter
 from ftloader.diagnosis import loaders
 from ftloader.diagnosis.call_site import warn_user
-from ftloader.diagnosis.statistics import Statistics, statistics
+from ftloader.diagnosis.statistics import LoaderStatistics, statistics
 from ftloader.iterators.auto import Chosen, number_of_workers
 from ftloader.iterators.base import Shared
 from ftloader.iterators.processes import ProcessDataLoaderIter
@@ -202,7 +202,7 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
             return super().__len__()
         return length
 
-    def statistics(self, total: bool = False) -> Statistics:
+    def statistics(self, total: bool = False) -> LoaderStatistics:
         """Return times and counts of the latest epoch,
         also while it runs; with *total*, of all epochs.
 

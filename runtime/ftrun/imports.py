@@ -43,7 +43,7 @@ DEFAULT_LOCK = ROOT / "docker" / "requirements.lock"
 
 
 @dataclass
-class Verdict:
+class ImportResult:
     """Result of importing one package: its errors, its warnings,
     and the state of the GIL afterwards.
     """
@@ -162,7 +162,7 @@ def _extension_name(file: PackagePath) -> str:
     return ""
 
 
-def judge(names: Iterable[str]) -> Iterator[Verdict]:
+def judge(names: Iterable[str]) -> Iterator[ImportResult]:
     """Import the installed packages called *names* in child processes;
     yield a verdict for each package.
 
@@ -177,7 +177,7 @@ def judge(names: Iterable[str]) -> Iterator[Verdict]:
 
 def judge_modules(
     waiting: list[Modules], timeout: float | None = None, folders: Iterable[str] = ()
-) -> Iterator[Verdict]:
+) -> Iterator[ImportResult]:
     """Import the modules of packages in child processes; yield a verdict for each package.
 
     `waiting`: the packages. `folders` are added to PYTHONPATH.
@@ -197,7 +197,7 @@ def judge_modules(
         status = child.process.returncode
         if waiting and (status or not number):  # an import may end the interpreter with any status
             name, version, *_ = waiting.pop(0)
-            yield Verdict(
+            yield ImportResult(
                 name, version, errors=[f"importing it ended the interpreter (status {status})"]
             )
 
@@ -227,7 +227,7 @@ class _Importer:
         self.overdue.set()
         self.process.kill()
 
-    def verdicts(self, packages: list[Modules]) -> Generator[Verdict]:
+    def verdicts(self, packages: list[Modules]) -> Generator[ImportResult]:
         """Import the packages; yield a verdict for each of the first of them.
         Wait for the child's end.
         """
@@ -239,7 +239,7 @@ class _Importer:
                 json.dump(packages, stdin)
             with stdout:
                 for line in stdout:
-                    yield Verdict(**json.loads(line))
+                    yield ImportResult(**json.loads(line))
             self.process.wait()
         finally:
             self._timer.cancel()
@@ -270,7 +270,7 @@ def _import_one(name: str) -> tuple[str | None, list[str]]:
         return error, captured.read().decode(errors="replace").splitlines()
 
 
-def _import_all(modules: Iterable[str], verdict: Verdict) -> list[str]:
+def _import_all(modules: Iterable[str], verdict: ImportResult) -> list[str]:
     """Import modules, and add what that wrote to stderr to the verdict's warnings;
     return the errors.
     """
@@ -293,7 +293,7 @@ def _child() -> None:
     enabled_at_start = gil_enabled()
     with gil.noticing() as turned_on:
         for name, version, modules, extensions in json.load(sys.stdin):
-            verdict = Verdict(name, version, len(modules), len(extensions))
+            verdict = ImportResult(name, version, len(modules), len(extensions))
             verdict.errors += _import_all(modules, verdict)
             # A private extension may need hardware, or something that only its own package sets up.
             # If it cannot be loaded, that says nothing about the GIL.

@@ -248,7 +248,7 @@ def _import_packages(info: dict, pinned: dict[str, str], printer: Printer | None
         info["problems"] += _problems(verdict, info["interpreter"]["free_threaded"])
 
 
-def _problems(verdict: imports.Verdict, free_threaded: bool) -> list[str]:
+def _problems(verdict: imports.ImportResult, free_threaded: bool) -> list[str]:
     problems = [f"{verdict.name}: {error}" for error in verdict.errors]
     if free_threaded and verdict.turned_gil_on:
         problems.append(f"importing {verdict.name} {verdict.installed} turns the GIL on")

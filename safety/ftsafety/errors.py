@@ -1,7 +1,7 @@
 """Exceptions of ftsafety.
 
     SafetyError
-    ├── UsageError              the command line of repro asks for something impossible
+    ├── CommandLineError        the command line of repro asks for something impossible
     │   └── NotebookError       the notebook cannot be run
     ├── VersionError            no interpreter has the Python version that the script requires
     ├── LimitBroken             a run exceeded a limit; never leaves ftsafety.repro.watch
@@ -18,15 +18,15 @@ class SafetyError(Exception):
     """Base class of the exceptions of ftsafety."""
 
 
-class UsageError(SafetyError):
+class CommandLineError(SafetyError):
     """The command line asks for something impossible."""
 
 
-class NotebookError(UsageError):
+class NotebookError(CommandLineError):
     """The notebook cannot be run."""
 
 
-class MarkdownError(UsageError):
+class MarkdownError(CommandLineError):
     """A Markdown text has no script."""
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import defaultdict
 
 import pytest
 
@@ -50,6 +51,15 @@ def test_words_are_plain():
 def test_words_are_found():
     text = "# once for\n    # ever\nbegin = 1\nat its begin\nof the user's list"
     assert [line for line, _ in found_words(text)] == [1, 4, 5]
+
+
+def test_a_class_name_stands_for_one_thing():
+    places = defaultdict(list)
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(f"{path.relative_to(CHECKOUT)}:{node.lineno}")
+    assert not {name: lines for name, lines in places.items() if len(lines) > 1}
 
 
 def bound_names(source):

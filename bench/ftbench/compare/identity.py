@@ -5,7 +5,7 @@ Runs of equal identity can be compared.
 from collections.abc import Iterator, Set
 from typing import Any
 
-from ftbench.document.environment import Interpreter, Twin
+from ftbench.document.environment import Interpreter, TwinRecord
 from ftbench.document.model import MeasuredCase, MeasuredScenario, Options, Results
 from ftbench.plan.scenario import OWN
 from ftbench.report import run_words
@@ -85,7 +85,7 @@ def described(results: Results, compared: Set[str]) -> dict[str, str]:
     return facts
 
 
-def _software(twin: Twin) -> Iterator[tuple[str, str]]:
+def _software(twin: TwinRecord) -> Iterator[tuple[str, str]]:
     """Yield (title, words) of an interpreter and its packages."""
     yield from python(twin.interpreter).items()
     for package, version in sorted(twin.packages.items()):

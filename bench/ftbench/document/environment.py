@@ -85,7 +85,7 @@ class Gpu:
 
 
 @dataclass
-class Twin:
+class TwinRecord:
     """Record of a measured interpreter (free-threaded: "ft", with the GIL:
     "gil"), its packages and its machine.
     """
@@ -116,7 +116,7 @@ class Environment:
     revision: Revision
     source: A[str, "SHA-256 over the source files of loader and bench"]
     twins: A[
-        dict[Literal["ft", "gil"], Twin],
+        dict[Literal["ft", "gil"], TwinRecord],
         {"minProperties": 1},
         "by name: ft (free-threaded) and gil",
     ]

@@ -83,7 +83,7 @@ class Options:
 
 
 @dataclass
-class Skipped:
+class SkippedPart:
     """A scenario or candidates that the run should have measured, but did not."""
 
     what: A[str, "scenario or candidates"]
@@ -458,7 +458,7 @@ class Results:
     warnings: A[list[str], "notes that a reader needs before the figures"] = field(
         default_factory=list
     )
-    skipped: A[list[Skipped], "parts of the plan that were not measured, with reasons"] = field(
+    skipped: A[list[SkippedPart], "parts of the plan that were not measured, with reasons"] = field(
         default_factory=list
     )
     scenarios: A[list[MeasuredScenario], {"minItems": 1}, "in the order of the run"] = field(

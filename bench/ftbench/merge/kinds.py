@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ftbench.compare.waterfalls import Figure, Figures
 from ftbench.document.model import Change, Steps, Verdict
-from ftbench.merge.model import Aspect, Kind, Outlier
+from ftbench.merge.model import Aspect, MachineKind, Outlier
 from ftbench.merge.parts import Part
 from ftbench.plan.waterfall import IN_ALL, PRECISION
 from ftbench.stats.hours import LEAST_ERROR, Deviation, degrees_of_sum
@@ -24,7 +24,7 @@ MOST = 300.0
 class KindMeans(NamedTuple):
     """A kind of machine, with the means that its waterfall shows."""
 
-    kind: Kind
+    kind: MachineKind
     throughput: dict[str, Mean]
     """{step, or IN_ALL: mean logarithm of its ratio}"""
 
@@ -93,7 +93,7 @@ def kind_means(name: str, parts: Sequence[Part], hours: Mapping[str, Deviation])
         ends={},
         others=[],
     )
-    return KindMeans(Kind(name, waterfall, machines), means)
+    return KindMeans(MachineKind(name, waterfall, machines), means)
 
 
 def mean_of_machines(figures: Sequence[Figure], hours: Deviation) -> Mean:

@@ -15,7 +15,7 @@ from pathlib import Path
 from ftbench.compare import earlier
 from ftbench.compare.waterfalls import Incomparable
 from ftbench.document.history import Entry, figures_of
-from ftbench.document.model import Skipped
+from ftbench.document.model import SkippedPart
 from ftbench.merge import collect
 from ftbench.merge.agreement import agreed_steps
 from ftbench.merge.kinds import kind_means, outliers_of_kind
@@ -70,7 +70,7 @@ def _collected(named: Sequence[Path], merged: Merged) -> Waterfalls:
     for run in collect.runs(named, merged.notes):
         for part in parts(run):
             if isinstance(part, Incomparable):
-                merged.left_out.append(Skipped(run.name, str(part)))
+                merged.left_out.append(SkippedPart(run.name, str(part)))
             else:
                 waterfalls[part.place].add(part)
         if run.earlier:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated as A
 from typing import Literal
 
-from ftbench.document.model import Change, Skipped, Waterfall
+from ftbench.document.model import Change, SkippedPart, Waterfall
 
 MERGED_VERSION = 3
 """Version of merged.json. It is increased whenever an older reader would misread a new document."""
@@ -44,7 +44,7 @@ class Outlier:
 
 
 @dataclass
-class Kind:
+class MachineKind:
     """The waterfall of one kind of machine: the means of its machines."""
 
     name: A[str, "processor, CPUs, memory and GPUs"]
@@ -81,7 +81,7 @@ class Group:
     candidates: A[str, "the last candidate against the first"]
     setting: A[dict[str, str], "software and work"]
     differences: A[list[str], "from the waterfall's largest group; empty for that group"]
-    kinds: list[Kind]
+    kinds: list[MachineKind]
     steps: A[list[Step], "in order; the last is the total"]
     outliers: list[Outlier]
     hours: A[float, "standard deviation of the total's logarithm between a machine's hours"]
@@ -120,7 +120,7 @@ class Merged:
     """The outcome of a merge."""
 
     merged_version: int = MERGED_VERSION
-    left_out: A[list[Skipped], "runs, or parts of runs"] = field(default_factory=list)
+    left_out: A[list[SkippedPart], "runs, or parts of runs"] = field(default_factory=list)
     notes: A[list[str], "what a reader needs before the figures"] = field(default_factory=list)
     groups: A[list[Group], "merged: the largest of each waterfall"] = field(default_factory=list)
     apart: A[list[Group], "set apart from the largest"] = field(default_factory=list)

@@ -10,7 +10,7 @@ from pathlib import Path
 from ftbench.document.convert import as_json
 from ftbench.merge.agreement import FEWEST_OF_KIND
 from ftbench.merge.collect import listed
-from ftbench.merge.model import Agreement, Group, Kind, Merged, Outlier, Step
+from ftbench.merge.model import Agreement, Group, MachineKind, Merged, Outlier, Step
 from ftbench.plan.metrics import METRICS
 from ftbench.report import run_words, waterfalls
 from ftbench.report.draw import Chart
@@ -192,7 +192,7 @@ def _agreement(group: Group) -> list[str]:
     return texts
 
 
-def _effect(kind: Kind, factors: bool) -> str:
+def _effect(kind: MachineKind, factors: bool) -> str:
     return f"{directed(THROUGHPUT, kind.total.ratio, factors)} on {kind.name}"
 
 
@@ -232,7 +232,7 @@ def _other_gain(group: Group, outlier: Outlier) -> str:
     )
 
 
-def _kinds(kinds: Sequence[Kind]) -> Table:
+def _kinds(kinds: Sequence[MachineKind]) -> Table:
     rows = []
     factors = in_factors(kind.total for kind in kinds)
     for kind in kinds:
@@ -261,7 +261,7 @@ def _steps(steps: Sequence[Step]) -> Table:
     return Table(head, tuple(rows), frozenset({1}))
 
 
-def _waterfall(place: str, kind: Kind) -> Chart:
+def _waterfall(place: str, kind: MachineKind) -> Chart:
     """Return the chart of a kind. *place*: of the group and the kind,
     since names may be cut alike.
     """
@@ -271,7 +271,7 @@ def _waterfall(place: str, kind: Kind) -> Chart:
     return waterfalls.drawn(name, title, kind.waterfall, "machine", [*zip(*speeds, strict=True)])
 
 
-def _table_of_machines(kinds: Sequence[Kind]) -> Table:
+def _table_of_machines(kinds: Sequence[MachineKind]) -> Table:
     rows = []
     machines = [*itertools.chain.from_iterable(kind.machines for kind in kinds)]
     totals = [machine.total for machine in machines]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ftbench.document.convert import as_json
-from ftbench.document.environment import Twin
+from ftbench.document.environment import TwinRecord
 from ftbench.document.model import Results, Round, Waterfall
 from ftbench.report import (
     advice,
@@ -106,7 +106,7 @@ class ReportView:
     revision: str
     source: str
     usable_cpus: int
-    twins: dict[str, Twin]
+    twins: dict[str, TwinRecord]
     has_peers: bool
     """True if loaders of other projects took part."""
     repeat: list[tuple[str, str]]

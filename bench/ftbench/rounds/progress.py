@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ftbench.document.model import Results, Skipped
+from ftbench.document.model import Results, SkippedPart
 from ftbench.plan.candidates import Candidate
 from ftrun.escape import terminal
 
@@ -59,7 +59,7 @@ class Display(Progress):
         """Show that a part of the plan is not measured, with the reason,
         and record both in results.json.
         """
-        self._results.skipped.append(Skipped(what, why))
+        self._results.skipped.append(SkippedPart(what, why))
         self.note(f"left out: {what}: {why}")
 
     def warn(self, text: str) -> None:

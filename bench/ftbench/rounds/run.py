@@ -173,7 +173,7 @@ class Run:
         why = f"the run ended before its first round had: {reason}"
         for scenario in self.scenarios:
             if scenario.name not in reached:
-                self.results.skipped.append(model.Skipped(scenario.name, why))
+                self.results.skipped.append(model.SkippedPart(scenario.name, why))
 
     def _left(self) -> float:
         """Return the seconds left of the budget, less those that are reserved for the report."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
 
-from ftbench.document.model import Skipped
+from ftbench.document.model import SkippedPart
 from ftbench.plan.candidates import VARIANTS
 from ftbench.trial.endpoints import Endpoint, LocalEndpoint, connect
 from ftrun.configurations import TWIN
@@ -173,9 +173,9 @@ def cpus_in_words(number: int) -> str:
 
 def split_configs(
     configs: Iterable[str], twins: Mapping[str, str]
-) -> tuple[list[str], list[Skipped]]:
+) -> tuple[list[str], list[SkippedPart]]:
     """Return the configurations that these twins can measure,
-    and a Skipped record for each of the others.
+    and a SkippedPart for each of the others.
     """
     kinds = {"ft": "free-threaded interpreter", "gil": "interpreter with the GIL"}
     kept, skipped = [], []
@@ -186,5 +186,5 @@ def split_configs(
             continue
         remedy = f"--twin {twin}=...; ./twins bench and the images give both"
         why = f"no {kinds[twin]} was given ({remedy})"
-        skipped.append(Skipped(f"configuration {config}", why))
+        skipped.append(SkippedPart(f"configuration {config}", why))
     return kept, skipped

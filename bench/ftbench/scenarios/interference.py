@@ -94,7 +94,7 @@ def measure(task: Task, more: float = 1.0) -> Turns:
     batch_sums = checksums.Seen()
     with open_loader(task, task.dataset(), persistent=True) as loader:
         period, last = _full_rate(task, loader, batch_sums)
-        loop = Loop(loader.epoch(ENDLESS), period, task.prefetch_factor * task.workers)
+        loop = TrainingLoop(loader.epoch(ENDLESS), period, task.prefetch_factor * task.workers)
         python, train = PythonStep(), TorchStep()
         some = torch_batch(train)
         steps: dict[str, Callable[[float], object]] = {
@@ -131,7 +131,7 @@ def measure(task: Task, more: float = 1.0) -> Turns:
     }
 
 
-class Loop:
+class TrainingLoop:
     """Training loop that takes batches at a chosen fraction of the loader's full rate.
     Used by one thread.
     """

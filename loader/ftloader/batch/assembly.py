@@ -19,7 +19,15 @@ from operator import length_hint
 from typing import Any
 
 from ftloader.batch.errors import Skipped, annotate_sample, split_skipped, without_stop_iteration
-from ftloader.batch.fetch import EMPTY, BatchSettings, Epoch, Failure, Fetched, Outcome, load_one
+from ftloader.batch.fetch import (
+    EMPTY,
+    BatchFailure,
+    BatchSettings,
+    Epoch,
+    Fetched,
+    Outcome,
+    load_one,
+)
 from ftloader.batch.in_use import WorkersInUse
 from ftloader.batch.layout import Layout, is_torchs_collation
 from ftloader.batch.memory import BufferPool
@@ -287,7 +295,7 @@ class SharedBatch:
         self.epoch.check()
         if failure is not None:
             self._samples, self._slots = [], None
-            return Failure(failure)
+            return BatchFailure(failure)
         # The median, since one slow sample says nothing about the next batch.
         self._hints.seconds = max(1e-9, sorted(self._seconds)[len(self._seconds) // 2])
         hints = self._hints

@@ -80,13 +80,13 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class BatchFailure:
     """An exception to raise in the consumer, in place of a batch."""
 
     exception: BaseException
 
 
-Outcome = Fetched | Failure  # result of building one batch
+Outcome = Fetched | BatchFailure  # result of building one batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 from ftloader import fork
 from ftloader.diagnosis.call_site import Origin, origin_of
 from ftloader.diagnosis.recording import EpochRecord, EpochRecords
-from ftloader.diagnosis.statistics import Statistics, statistics
+from ftloader.diagnosis.statistics import LoaderStatistics, statistics
 
 _KEPT = 16  # loaders of one line whose records are kept apart, at least
 
@@ -55,7 +55,7 @@ class Site:
             self._memory_of_ended += memory.peak
             self._reason = records.reason
 
-    def summary(self) -> tuple[Statistics, str | None]:
+    def summary(self) -> tuple[LoaderStatistics, str | None]:
         """Return the statistics over all epochs of all loaders, and why the latest loader that
         gave batches has threads or processes. Call when no loader is added any more.
         """

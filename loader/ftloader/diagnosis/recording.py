@@ -1,5 +1,5 @@
 """Records counts and times of an epoch while the epoch runs. ``diagnosis.statistics`` makes
-``Statistics`` of them.
+``LoaderStatistics`` of them.
 
 No locks. A worker thread alone writes its ``WorkerTimes``. Only the consumer (with worker threads:
 the thread that holds the iterator's lock) writes an ``EpochRecord``. Another thread that reads a
@@ -68,8 +68,8 @@ def seconds_queued() -> float:
 
 
 class EpochRecord:
-    """Counts and times of one epoch, or sums over several. For attributes that ``Statistics`` has
-    too, see there.
+    """Counts and times of one epoch, or sums over several. For attributes that
+    ``LoaderStatistics`` has too, see there.
 
     *workers*: each worker's times, which may include earlier epochs. *used*: number of workers that
     get tasks at the start (None: all). *max_workers*: the most workers that may get tasks, if their

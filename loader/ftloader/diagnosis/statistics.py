@@ -46,7 +46,7 @@ MORE_SHM = (
 
 @dataclasses.dataclass(frozen=True)
 class WorkerStatistics:
-    """Counts and times of one worker. ``Statistics`` has the sums over the workers,
+    """Counts and times of one worker. ``LoaderStatistics`` has the sums over the workers,
     and describes each number.
     """
 
@@ -61,7 +61,7 @@ class WorkerStatistics:
 
 
 @dataclasses.dataclass(frozen=True)
-class Statistics:
+class LoaderStatistics:
     """Statistics of an epoch, or of all epochs since the loader was made. Times are in seconds.
 
     ``str()`` says in three lines what happened, what limits the training loop, and what to change.
@@ -175,14 +175,14 @@ class Statistics:
         )
 
 
-def statistics(record: EpochRecord, memory: tuple[int, int]) -> Statistics:
+def statistics(record: EpochRecord, memory: tuple[int, int]) -> LoaderStatistics:
     """Return the statistics of *record*. *memory*: bytes of batch memory held now, and the most
     held so far.
     """
     workers = record.worker_times()
     calls = sum(record.waits)
     summed = {name: sum(getattr(times, name) for times in workers) for name in _SUMMED}
-    return Statistics(
+    return LoaderStatistics(
         **{name: getattr(record, name) for name in _RECORDED},
         **summed,
         num_workers=0 if record.worker_method == "none" else record.numbers[-1][1],
@@ -210,7 +210,7 @@ def _straggler(workers: tuple[WorkerStatistics, ...]) -> int | None:
     return slowest if times and times[slowest] > _STRAGGLES * middle > 0 else None
 
 
-def _limit(totals: Statistics) -> tuple[str, str]:
+def _limit(totals: LoaderStatistics) -> tuple[str, str]:
     """Return two phrases: what limits the training loop (with numbers), and what to change."""
     workers, processes = totals.num_workers, totals.worker_method == "process"
     if totals.shm_full:
@@ -276,7 +276,7 @@ def _limit(totals: Statistics) -> tuple[str, str]:
     return _limit_of_loading(totals, busy, runnable)
 
 
-def _limit_of_loading(totals: Statistics, busy: float, runnable: float) -> tuple[str, str]:
+def _limit_of_loading(totals: LoaderStatistics, busy: float, runnable: float) -> tuple[str, str]:
     workers, cpus = totals.num_workers, totals.cpus
     s = "s" if workers == 1 else ""
     used = (
@@ -313,7 +313,7 @@ def _limit_of_loading(totals: Statistics, busy: float, runnable: float) -> tuple
     )
 
 
-def _after_first_batch(totals: Statistics) -> str:
+def _after_first_batch(totals: LoaderStatistics) -> str:
     """Return why a loop may have its data in time although it waited: for the first batch. Return
     "" if that took little.
     """
@@ -321,13 +321,13 @@ def _after_first_batch(totals: Statistics) -> str:
     return f"after the first batch ({share:.0%} of the time) " if share >= _KEEPS_UP else ""
 
 
-def _ready(totals: Statistics) -> str:
+def _ready(totals: LoaderStatistics) -> str:
     if not totals.num_workers:
         return "loading takes little of its time"
     return f"its data is ready ({totals.ready:.1f} batches when it asks)"
 
 
-def _others_compute(totals: Statistics, busy: float) -> bool:
+def _others_compute(totals: LoaderStatistics, busy: float) -> bool:
     """True if other programs have the CPUs that the workers wait for."""
     if totals.num_workers <= totals.cpus:
         return totals.queued > max(totals.cpu, busy / 4)
@@ -337,7 +337,7 @@ def _others_compute(totals: Statistics, busy: float) -> bool:
     return totals.queued > busy / 4 and totals.cpu < _ALL_CPUS * available
 
 
-def _more(totals: Statistics, number: int) -> str:
+def _more(totals: LoaderStatistics, number: int) -> str:
     """Return advice on how to get *number* workers, which is more than there are now."""
     if totals.max_workers is None:
         return f"num_workers={number}"

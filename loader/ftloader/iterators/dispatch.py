@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ftloader.batch.assembly import BatchHints, SharedBatch
-from ftloader.batch.fetch import EMPTY, Epoch, Failure, Fetched, Outcome
+from ftloader.batch.fetch import EMPTY, BatchFailure, Epoch, Fetched, Outcome
 from ftloader.diagnosis.exceptions import annotate, drop_first_frame
 from ftloader.iterators.ahead import Ahead
 from ftloader.iterators.prefetch import Prefetch
 from ftloader.workers.pool import WorkerPool
-from ftloader.workers.thread import Departure, Result, Task, WholeBatch, WorkerContext
+from ftloader.workers.thread import BatchTask, Departure, Result, WholeBatch, WorkerContext
 
 NextIndex = Callable[[], Any]
 """Function that returns the indices of the next batch, or raises ``StopIteration``. A method of the
@@ -69,7 +69,7 @@ class Dispatcher:
                 prefetch.drawn.clear()
                 return
             number, index = prefetch.dispatched, prefetch.drawn.popleft()
-            if isinstance(index, Failure):
+            if isinstance(index, BatchFailure):
                 # Filed as a result, so that it is raised
                 # after the batches that the sampler gave before.
                 prefetch.dispatched += 1
@@ -81,7 +81,7 @@ class Dispatcher:
                 batch = SharedBatch(self._hints, self._epoch, index)
             else:
                 batch = WholeBatch(self._epoch, index)
-            task = Task(self._contexts, number, batch)
+            task = BatchTask(self._contexts, number, batch)
             worker_id = prefetch.dispatch(batch)
             self._ahead.building(batch.helpers)
             # One task for each worker that can help. A worker that finds nothing left to do takes
@@ -103,7 +103,7 @@ class Dispatcher:
                 batch = prefetch.dispatched + len(prefetch.drawn)
                 annotate(error, f"raised by the sampler, asked for batch {batch}")
                 drop_first_frame(error)
-                prefetch.drawn.append(Failure(error))
+                prefetch.drawn.append(BatchFailure(error))
 
     def use(self, number: int) -> None:
         """Let *number* workers take tasks, or fewer if the system starts no more threads."""
@@ -118,7 +118,7 @@ class Dispatcher:
         for number, reference in self.prefetch.unclaimed():
             if isinstance(batch := reference(), SharedBatch):
                 for _ in range(batch.add_helpers()):
-                    self.pool.tasks[0].put(Task(self._contexts, number, batch))
+                    self.pool.tasks[0].put(BatchTask(self._contexts, number, batch))
 
     def receive(self, timeout: float = math.inf) -> bool:
         """Wait up to *timeout* seconds for a worker's message,
@@ -136,7 +136,8 @@ class Dispatcher:
             self.present.discard(message.worker_id)
             lost: Outcome = Fetched(EMPTY, ended=True)
             if self._contexts[message.worker_id].config.takes_states:
-                lost = Failure(message.exception)  # no share: others would not miss these batches
+                # no share: others would not miss these batches
+                lost = BatchFailure(message.exception)
             self.prefetch.forget_worker(message.worker_id, self._epoch, lost)
             if message.task_lost:
                 self.pool.stop()  # the epoch cannot be completed

@@ -18,7 +18,7 @@ import torch
 
 from ftloader import fork
 from ftloader.batch.assembly import BatchHints
-from ftloader.batch.fetch import Epoch, Failure, Fetched
+from ftloader.batch.fetch import BatchFailure, Epoch, Fetched
 from ftloader.batch.in_use import WorkersInUse
 from ftloader.batch.slots import Slots
 from ftloader.compat.torch_private import DatasetKind
@@ -232,7 +232,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         if outcome is None:
             self._progress.finished = True
             raise StopIteration
-        if isinstance(outcome, Failure):
+        if isinstance(outcome, BatchFailure):
             try:
                 raise outcome.exception
             finally:
@@ -243,7 +243,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._pool.let_free()
         return outcome.data
 
-    def _next_outcome(self) -> Fetched | Failure | None:
+    def _next_outcome(self) -> Fetched | BatchFailure | None:
         """Wait for the next batch or failure and return it; None at the end of the epoch."""
         dispatcher = self._dispatcher
         prefetch = dispatcher.prefetch
@@ -252,13 +252,13 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._shared.extra = self._ahead.extra
         while True:
             if self._departures:
-                return Failure(self._departures.pop(0))
+                return BatchFailure(self._departures.pop(0))
             if self._exhausted:
                 return None
             if self._pool.stopped:
                 if program_exit.needs_no_error():
                     raise SystemExit  # ends this thread without a traceback
-                return Failure(
+                return BatchFailure(
                     RuntimeError(
                         "this iterator was shut down (closed, interrupted, or the interpreter is "
                         "exiting) before its end: make a new one with iter(loader)"
@@ -270,7 +270,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 # Before the hand-over, so that a worker has the next task
                 # while the consumer uses this batch.
                 dispatcher.dispatch(self._next_index)
-                if isinstance(outcome, Failure):
+                if isinstance(outcome, BatchFailure):
                     self._progress.failed(result.number, worker_id)
                     return outcome
                 if self._hand_over(outcome, result.number, worker_id):
@@ -279,9 +279,11 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 self._finish()
             elif not dispatcher.present:
                 self._pool.stop()
-                return Failure(RuntimeError("all workers have ended: no batch can be built"))
+                return BatchFailure(RuntimeError("all workers have ended: no batch can be built"))
             elif not self._pacer.wait(self._next_index):
-                return Failure(RuntimeError(f"DataLoader timed out after {self._timeout} seconds"))
+                return BatchFailure(
+                    RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
+                )
 
     def _finish(self) -> None:
         """End the epoch. Handle late messages too: one may report that a worker failed to start."""

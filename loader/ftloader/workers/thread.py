@@ -21,7 +21,15 @@ from typing import Any
 import torch
 
 from ftloader.batch.errors import describe_index, without_stop_iteration
-from ftloader.batch.fetch import EMPTY, BatchSettings, Epoch, Failure, Fetched, MapFetcher, Outcome
+from ftloader.batch.fetch import (
+    EMPTY,
+    BatchFailure,
+    BatchSettings,
+    Epoch,
+    Fetched,
+    MapFetcher,
+    Outcome,
+)
 from ftloader.batch.iterable import Fetcher, IterableFetcher, StatefulMapFetcher
 from ftloader.batch.memory import keep_freed_memory
 from ftloader.compat.torch_private import LIBRARY, DatasetKind, pinned
@@ -36,7 +44,7 @@ from ftloader.workers.info import acting_as, describe_worker
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class BatchTask:
     """Message to a worker: build *batch* (a ``WholeBatch``)
     or help to build it (a ``SharedBatch``).
 
@@ -50,7 +58,7 @@ class Task:
 
 
 class Command(enum.Enum):
-    """Message, other than a ``Task``, to a worker."""
+    """Message, other than a ``BatchTask``, to a worker."""
 
     END = "end"
     WAKE = "wake"  # run for a moment and do nothing: see WorkerPool.wake
@@ -228,7 +236,7 @@ class WholeBatch:
 def run_worker(
     worker_id: int,
     start: list[WorkerContext],
-    tasks: "SimpleQueue[Task | Command]",
+    tasks: "SimpleQueue[BatchTask | Command]",
     parking: "SimpleQueue[Command]",
     results: "weakref.ref[SimpleQueue[Result | Departure | None]]",
     started_up: "SimpleQueue[None]",
@@ -312,14 +320,14 @@ def _serve(
         except BaseException as error:
             # Without this frame, which is of no interest to the reader of the traceback.
             drop_first_frame(error)
-            outcome = Failure(without_stop_iteration(error, "the dataset or collate_fn"))
+            outcome = BatchFailure(without_stop_iteration(error, "the dataset or collate_fn"))
         finally:
             this_thread.worker = None
             times.busy = False
         _end_if_forked(process)
         if time.perf_counter() - noted > READ_EVERY:
             noted = note_usage()
-        if isinstance(outcome, Failure):
+        if isinstance(outcome, BatchFailure):
             building = f"building batch {task.number} {describe_index(task.batch.index)}"
             annotate(outcome.exception, f"in loader worker thread {worker_id}, {building}")
         if outcome is not None:

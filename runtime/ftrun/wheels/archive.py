@@ -130,7 +130,7 @@ class _Ranges(io.RawIOBase):
         return len(part)
 
 
-class _Reader(io.BufferedReader):
+class _WheelReader(io.BufferedReader):
     """Buffered reader of a wheel. A `read` of more than `most` bytes raises BadArchive.
 
     This limits a ZIP directory too, since zipfile reads the whole directory in one call.
@@ -190,7 +190,7 @@ def extensions(session: requests.Session, url: str, abi: str) -> Iterator[tuple[
 
 def _open(
     session: requests.Session, url: str, stack: contextlib.ExitStack
-) -> tuple[_Reader, _Ranges | None]:
+) -> tuple[_WheelReader, _Ranges | None]:
     answer = session.get(url, headers=_range(0, 1), stream=True, timeout=TIMEOUT)
     stack.enter_context(answer)
     answer.raise_for_status()
@@ -199,14 +199,14 @@ def _open(
         if not size.isdecimal():
             raise BadArchive("the server does not say its size")
         ranges = _Ranges(session, url, int(size))
-        return _Reader(ranges, _PART), ranges
+        return _WheelReader(ranges, _PART), ranges
     file = stack.enter_context(tempfile.TemporaryFile("w+b", 0))
     end = time.monotonic() + 6 * _LONGEST
     for part in answer.iter_content(1 << 20):
         file.write(part)
         if file.tell() > _MOST_WHOLE or time.monotonic() > end:
             raise BadArchive(f"larger than {_MOST_WHOLE >> 30} GiB, or sent over more than an hour")
-    return _Reader(file, _PART), None
+    return _WheelReader(file, _PART), None
 
 
 def _modules(

@@ -26,7 +26,7 @@ from ftrun.interruption import Interruption
 from ftrun.wheels import table
 from ftrun.wheels.imported import imported
 from ftrun.wheels.index import Index
-from ftrun.wheels.judge import SERIES, Answer, Report, judge
+from ftrun.wheels.judge import SERIES, Answer, WheelReport, judge
 from ftrun.wheels.package import Package
 from ftrun.wheels.requirements import Contents, read
 from ftrun.wheels.survey import THIS_SERIES, Survey
@@ -71,7 +71,7 @@ def run(arguments: list[str], as_json: bool, import_too: bool, cache: Path | Non
     _progress("")
     _warn(survey.tree)
     for name, reason in contents.not_judged.items():
-        survey.reports.append(Report(name, {}, reason))
+        survey.reports.append(WheelReport(name, {}, reason))
     if as_json:
         print(json.dumps(survey.plain(), indent=2))
     else:
@@ -130,7 +130,7 @@ def _import_all(
             survey.failed[report.project] = str(error)
 
 
-def _check_wheel(report: Report) -> None:
+def _check_wheel(report: WheelReport) -> None:
     """Raise OverlayError if the report says that this interpreter has no wheel."""
     finding = report.findings.get(THIS_SERIES)
     if finding is not None and finding.answer in (Answer.SOURCE, Answer.NONE):
@@ -142,13 +142,13 @@ def judged(
     index: Callable[[], Index],
     interruption: Interruption,
     progress: Callable[[str], None],
-) -> list[Report]:
+) -> list[WheelReport]:
     """Judge the packages in several threads; return reports
     in the packages' order. Raises ``Interrupted``.
     """
     local = threading.local()  # each thread has its own connections
 
-    def judge_package(package: Package) -> Report:
+    def judge_package(package: Package) -> WheelReport:
         if not hasattr(local, "index"):
             local.index = index()
         return judge(package, local.index)

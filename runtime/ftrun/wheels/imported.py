@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 
 from ftrun import imports, overlay
 from ftrun.environment import packages
-from ftrun.imports import Verdict
+from ftrun.imports import ImportResult
 from ftrun.interruption import Interruption
 from ftrun.project import normalise
 
@@ -24,7 +24,7 @@ _SECONDS = 120.0  # for the imports of one package
 
 def imported(
     requirement: Requirement, cache: Path, interruption: Interruption
-) -> Iterator[Verdict]:
+) -> Iterator[ImportResult]:
     """Import a required package and the packages that it needs and this twin lacks;
     yield a verdict for each.
 
@@ -52,6 +52,6 @@ def imported(
             try:
                 yield from imports.judge_modules([package], _SECONDS, [str(folder)])
             except subprocess.TimeoutExpired:
-                yield Verdict(
+                yield ImportResult(
                     name, distribution.version, errors=[f"its import took over {_SECONDS:.0f} s"]
                 )

@@ -53,7 +53,7 @@ _PASSES = (Answer.PURE, Answer.OFF)
 
 
 @dataclass
-class Finding:
+class WheelFinding:
     """Result of the check of one requirement for one interpreter."""
 
     version: str
@@ -73,13 +73,13 @@ class Finding:
 
 
 @dataclass
-class Report:
+class WheelReport:
     """Findings for one requirement by interpreter; empty after an error,
     or if the marker excludes all interpreters.
     """
 
     requirement: str
-    findings: dict[str, Finding]
+    findings: dict[str, WheelFinding]
     error: str = ""
     needed_by: tuple[str, ...] = ()
     """Names of the packages that need this one; empty if the user named it."""
@@ -95,12 +95,12 @@ class Report:
         return canonicalize_name(name)
 
 
-def judge(package: Package, index: Index, series: tuple[str, ...] = SERIES) -> Report:
+def judge(package: Package, index: Index, series: tuple[str, ...] = SERIES) -> WheelReport:
     """Return a report on a package's wheels, for each free-threaded CPython of *series*,
     such as ``3.13t``.
     """
     requirement = package.requirement
-    report = Report(str(requirement), {}, needed_by=package.needed_by)
+    report = WheelReport(str(requirement), {}, needed_by=package.needed_by)
     try:
         files = index.files(canonicalize_name(requirement.name))
     except IndexFailed as error:
@@ -134,7 +134,7 @@ def _applies(requirement: Requirement, series: str) -> bool:
         return True
 
 
-def _finding(package: Package, files: list[File], wheels: _Wheels) -> Finding:
+def _finding(package: Package, files: list[File], wheels: _Wheels) -> WheelFinding:
     fitting = [file for file in files if _fits_python(file.requires_python, wheels.series)]
     finding = _installed(package, fitting, wheels)
     if finding.answer not in (*_PASSES, Answer.UNKNOWN):
@@ -148,7 +148,7 @@ def _lower_limits(package: Package) -> Limits:
     return [limit for limit in limits if limit.operator in _LOWER]
 
 
-def _installed(package: Package, files: list[File], wheels: _Wheels) -> Finding:
+def _installed(package: Package, files: list[File], wheels: _Wheels) -> WheelFinding:
     """Return the finding for the release that an installer takes:
     the newest with a wheel or a source archive.
     """
@@ -159,10 +159,10 @@ def _installed(package: Package, files: list[File], wheels: _Wheels) -> Finding:
         if wheel is not None:
             return wheels.look(wheel)
         if any(not file.tags for file in releases[version]):
-            return Finding(str(version), Answer.SOURCE)
+            return WheelFinding(str(version), Answer.SOURCE)
     if not versions:
-        return Finding("", Answer.NONE)
-    return Finding(str(versions[0]), Answer.NONE)
+        return WheelFinding("", Answer.NONE)
+    return WheelFinding(str(versions[0]), Answer.NONE)
 
 
 def _versions(releases: Releases, specifier: SpecifierSet) -> list[Version]:
@@ -277,20 +277,20 @@ class _Wheels:
     def __init__(self, session: requests.Session, series: str) -> None:
         self.series = series
         self._session = session
-        self._findings: dict[str, Finding] = {}
+        self._findings: dict[str, WheelFinding] = {}
 
-    def look(self, wheel: File) -> Finding:
+    def look(self, wheel: File) -> WheelFinding:
         """Judge a wheel by its extension modules; return a new finding,
         which the caller may change.
         """
         if all(tag.platform == "any" for tag in wheel.tags):
-            return Finding(str(wheel.version), Answer.PURE, wheel.name)
+            return WheelFinding(str(wheel.version), Answer.PURE, wheel.name)
         if wheel.name not in self._findings:
             self._findings[wheel.name] = self._fetch(wheel)
         return dataclasses.replace(self._findings[wheel.name])
 
-    def _fetch(self, wheel: File) -> Finding:
-        finding = Finding(str(wheel.version), Answer.DAMAGED, wheel.name)
+    def _fetch(self, wheel: File) -> WheelFinding:
+        finding = WheelFinding(str(wheel.version), Answer.DAMAGED, wheel.name)
         try:
             self._read(wheel, finding)
         except requests.RequestException as error:
@@ -303,7 +303,7 @@ class _Wheels:
             finding.error = message[:300]
         return finding
 
-    def _read(self, wheel: File, finding: Finding) -> None:
+    def _read(self, wheel: File, finding: WheelFinding) -> None:
         """Set the answer, and the extension modules that are the reason for it."""
         number = self.series.replace(".", "")
         modules = collections.defaultdict(list)

@@ -80,7 +80,7 @@ def read(arguments: list[str]) -> Contents:
     an argument that is none, and for a file that cannot be read.
     """
     contents = Contents()
-    reader = _Reader(contents)
+    reader = _RequirementsReader(contents)
     for argument in arguments:
         reader.read_argument(argument)
     if not (contents.requirements or contents.locked or contents.not_judged):
@@ -88,7 +88,7 @@ def read(arguments: list[str]) -> Contents:
     return contents
 
 
-class _Reader:
+class _RequirementsReader:
     """Reader of files and lines, which adds to *contents*. Each file is read once.
 
     The methods raise ``BadRequirements``.

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 
-from ftrun.imports import Verdict
-from ftrun.wheels.judge import Answer, Finding, Report
+from ftrun.imports import ImportResult
+from ftrun.wheels.judge import Answer, WheelFinding, WheelReport
 from ftrun.wheels.tree import Tree
 
 THIS_SERIES = f"{sys.version_info.major}.{sys.version_info.minor}t"
@@ -18,19 +18,19 @@ _UNCLEAR = (Answer.UNKNOWN, Answer.SOURCE, Answer.NONE)
 class Survey:
     """Reports on packages, and the results of importing them."""
 
-    reports: list[Report]
+    reports: list[WheelReport]
     tree: Tree
-    verdicts: dict[str, list[Verdict]] = field(default_factory=dict)
+    verdicts: dict[str, list[ImportResult]] = field(default_factory=dict)
     """By project: the verdicts on it and on what was installed with it."""
     failed: dict[str, str] = field(default_factory=dict)
     """{project: reason why it cannot be installed}."""
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[WheelFinding]:
         """Yield the findings of all reports."""
         for report in self.reports:
             yield from report.findings.values()
 
-    def imports(self) -> Iterator[tuple[str, Verdict]]:
+    def imports(self) -> Iterator[tuple[str, ImportResult]]:
         """Yield (project, verdict)."""
         for project, verdicts in self.verdicts.items():
             for verdict in verdicts:
@@ -60,7 +60,7 @@ class Survey:
             return True
         return any(verdict.errors for _, verdict in self.imports())
 
-    def _is_unclear(self, report: Report) -> bool:
+    def _is_unclear(self, report: WheelReport) -> bool:
         """True if an answer is missing that no import of the package has given."""
         for series, finding in report.findings.items():
             is_imported = series == THIS_SERIES and report.project in self.verdicts
@@ -81,7 +81,7 @@ class Survey:
         }
 
 
-def _plain(report: Report) -> dict:
+def _plain(report: WheelReport) -> dict:
     findings = {}
     for series, finding in report.findings.items():
         findings[series] = asdict(finding)

@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from ftrun.escape import one_line
-from ftrun.imports import Verdict
-from ftrun.wheels.judge import SERIES, Answer, Finding, Report
+from ftrun.imports import ImportResult
+from ftrun.wheels.judge import SERIES, Answer, WheelFinding, WheelReport
 from ftrun.wheels.survey import Survey
 
 _STYLES = {
@@ -27,7 +27,7 @@ def show(survey: Survey) -> None:
     then the results of the imports.
     """
     console = Console(highlight=False)
-    groups: dict[_Group, list[Report]] = collections.defaultdict(list)
+    groups: dict[_Group, list[WheelReport]] = collections.defaultdict(list)
     for report in survey.reports:
         groups[_group(report)].append(report)
     _show_table(console, groups[_Group.LISTED])
@@ -57,7 +57,7 @@ class _Group(enum.Enum):
     NOT_JUDGED = "not named"
 
 
-def _group(report: Report) -> _Group:
+def _group(report: WheelReport) -> _Group:
     answers = {finding.answer for finding in report.findings.values()}
     if not answers:
         # Of packages that others need, those that the markers exclude are not named.
@@ -71,7 +71,7 @@ def _group(report: Report) -> _Group:
     return _Group.LISTED
 
 
-def _show_table(console: Console, reports: list[Report]) -> None:
+def _show_table(console: Console, reports: list[WheelReport]) -> None:
     if not reports:
         return
     table = Table(box=None, padding=(0, 2, 0, 0))
@@ -85,14 +85,14 @@ def _show_table(console: Console, reports: list[Report]) -> None:
         _show_remarks(console, report)
 
 
-def _title(report: Report) -> str:
+def _title(report: WheelReport) -> str:
     title = report.name
     if report.needed_by:
         title += f" (for {', '.join(report.needed_by)})"
     return _text(title)
 
 
-def _show_remarks(console: Console, report: Report) -> None:
+def _show_remarks(console: Console, report: WheelReport) -> None:
     for series, finding in report.findings.items():
         if remark := _remark(finding):
             console.print(f"{_text(report.name)}, {series}: {remark}")
@@ -119,7 +119,7 @@ def _text(text: str) -> str:
     return escape(one_line(text))
 
 
-def _cell(report: Report, series: str) -> str:
+def _cell(report: WheelReport, series: str) -> str:
     finding = report.findings.get(series)
     if finding is None:
         return ""
@@ -134,7 +134,7 @@ def _cell(report: Report, series: str) -> str:
     return cell.strip()
 
 
-def _remark(finding: Finding) -> str:
+def _remark(finding: WheelFinding) -> str:
     """Return the finding's error, or the modules that turn the GIL on; "" if there are none."""
     if finding.error:
         return _text(f"{finding.wheel}: {finding.error}")
@@ -148,7 +148,7 @@ def _remark(finding: Finding) -> str:
     return remark
 
 
-def _imported(verdict: Verdict) -> str:
+def _imported(verdict: ImportResult) -> str:
     if verdict.errors:
         return f"[red]{_text(verdict.errors[0])}[/red]"
     if verdict.turned_gil_on:

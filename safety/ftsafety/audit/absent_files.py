@@ -13,7 +13,7 @@ from ftsafety.audit.comparison import Frozen, Raised
 from ftsafety.audit.empty_copies import EmptyCopies
 from ftsafety.audit.opened_files import recording_files
 from ftsafety.audit.report import Level, Report
-from ftsafety.audit.run import Settings, audit_with
+from ftsafety.audit.run import AuditSettings, audit_with
 from ftsafety.audit.samples import IterableLoads, choose
 from ftsafety.audit.serial import AuditError, Serial
 
@@ -24,7 +24,7 @@ _FILES = 8
 
 
 def audit_without_files(
-    dataset: Any, memory: str, settings: Settings, say: Callable[[str], None]
+    dataset: Any, memory: str, settings: AuditSettings, say: Callable[[str], None]
 ) -> Report:
     """Find the files that loading writes where they are absent; audit without them.
 

@@ -28,7 +28,7 @@ _MUTATORS: dict[type, frozenset[str]] = {
 }
 
 
-class Change(NamedTuple):
+class ObjectChange(NamedTuple):
     """Change of an object by a call. `target` and `kind` are those of `shared_writes.Write`."""
 
     receiver: Any
@@ -66,19 +66,19 @@ class Call(NamedTuple):
             return ""
         return module.partition(".")[0].lstrip("_") if isinstance(module, str) else ""
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[ObjectChange]:
         """Return the changes that the call makes to an object, which it names in words."""
         argument = self.argument
         receiver = self.receiver
         method = self.method
         if self.function is next and is_a(argument, itertools.cycle):
-            return [Change(argument, "an itertools.cycle", "cycle")]
+            return [ObjectChange(argument, "an itertools.cycle", "cycle")]
         if self.function is setattr:
             per_thread = is_a(argument, threading.local)
-            return [Change(argument, "an attribute by setattr()", "attribute", per_thread)]
+            return [ObjectChange(argument, "an attribute by setattr()", "attribute", per_thread)]
         if is_a(receiver, torch.Tensor):
             if _changes_tensor(method):
-                return [Change(receiver, f"a tensor by .{method}()", "call")]
+                return [ObjectChange(receiver, f"a tensor by .{method}()", "call")]
             return []
         return _changes_of_container(receiver, method)
 
@@ -113,11 +113,11 @@ def _is_method_of(function: Any, argument: Any) -> bool:
     return function.__name__ in dir(type(argument))
 
 
-def _changes_of_container(receiver: Any, method: str) -> list[Change]:
+def _changes_of_container(receiver: Any, method: str) -> list[ObjectChange]:
     changes = []
     for kind, methods in _MUTATORS.items():
         if is_a(receiver, kind) and method in methods:
-            changes.append(Change(receiver, f"a {kind.__name__} by .{method}()", "call"))
+            changes.append(ObjectChange(receiver, f"a {kind.__name__} by .{method}()", "call"))
     return changes
 
 

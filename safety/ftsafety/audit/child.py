@@ -27,7 +27,7 @@ from ftsafety.audit import gil
 from ftsafety.audit.absent_files import audit_without_files
 from ftsafety.audit.empty_copies import CopyError
 from ftsafety.audit.report import Report
-from ftsafety.audit.run import AuditError, Settings, audit_with
+from ftsafety.audit.run import AuditError, AuditSettings, audit_with
 
 
 def main() -> None:
@@ -73,8 +73,8 @@ def _audit(options: dict[str, Any], progress: Callable[[str], None]) -> Report:
         target_object = target.find(target_name)
         make = functools.partial(target.make, target_object, target_name)
         dataset = make if target.is_factory(target_object) else make()
-    settings = Settings(
-        **{field.name: options[field.name] for field in dataclasses.fields(Settings)}
+    settings = AuditSettings(
+        **{field.name: options[field.name] for field in dataclasses.fields(AuditSettings)}
     )
     if memory := options["memory"]:
         report = audit_without_files(dataset, memory, settings, progress)

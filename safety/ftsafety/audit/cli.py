@@ -22,7 +22,7 @@ from ftrun.supervise import DRAIN_SECONDS, Child, signal_name
 from ftsafety.audit import gil, kinds
 from ftsafety.audit.arguments import NAME, check
 from ftsafety.audit.empty_copies import NAMESPACES, CopyError, check_namespaces
-from ftsafety.audit.report import ABSENT, FORM, Finding, Line, Report
+from ftsafety.audit.report import ABSENT, FORM, Finding, Report, SourceLine
 
 _GRACE = 2.0
 """Seconds to wait for the process to end by itself after it has sent its report or error."""
@@ -284,7 +284,7 @@ def _crash_finding(options: Any, crash: _Process, crashes: list[_Process]) -> Fi
     innermost = re.search(r'File "(.+)", line (\d+)', current or crash.stacks)
     where = options.target
     if innermost:
-        where = str(Line(innermost[1], int(innermost[2])))
+        where = str(SourceLine(innermost[1], int(innermost[2])))
     signals = ", ".join(str(process.signal) for process in crashes)
     number = len(crashes)
     return kinds.make("crash", where, crash=crash, number=number, signals=signals)

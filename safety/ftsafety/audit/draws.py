@@ -31,13 +31,13 @@ from torch.overrides import TorchFunctionMode
 from ftloader.diagnosis.call_site import Origin, origin_of
 from ftloader.rng.generators import PROGRAMS
 from ftsafety.audit.monitoring import monitoring
-from ftsafety.audit.report import Line
+from ftsafety.audit.report import SourceLine
 
 
 class Draw(NamedTuple):
     """Line that draws from a global random generator, or seeds it."""
 
-    line: Line
+    line: SourceLine
     name: str
     """The public name of the called function, such as "random.random"."""
     generator: str
@@ -187,7 +187,7 @@ def _name_in_torch(function: Any) -> str:
     return f"{owner}.{function.__name__}"
 
 
-def find_call_site(frame: types.FrameType) -> tuple[Line, str | None]:
+def find_call_site(frame: types.FrameType) -> tuple[SourceLine, str | None]:
     """Return the line of user code that led to the draw in *frame*, and the library function that
     this line called.
 
@@ -212,8 +212,8 @@ def find_call_site(frame: types.FrameType) -> tuple[Line, str | None]:
     return _line_of(outside or frame), called
 
 
-def _line_of(frame: types.FrameType) -> Line:
-    return Line(frame.f_code.co_filename, frame.f_lineno)
+def _line_of(frame: types.FrameType) -> SourceLine:
+    return SourceLine(frame.f_code.co_filename, frame.f_lineno)
 
 
 def _function_name(frame: types.FrameType) -> str | None:

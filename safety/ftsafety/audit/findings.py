@@ -16,7 +16,7 @@ from ftsafety.audit.moved_files import Move
 from ftsafety.audit.observer import Observed
 from ftsafety.audit.places import definition, line_naming
 from ftsafety.audit.reachable import Node
-from ftsafety.audit.report import Finding, Level, Line
+from ftsafety.audit.report import Finding, Level, SourceLine
 from ftsafety.audit.samples import Loads
 from ftsafety.audit.serial import Serial
 from ftsafety.audit.shared_writes import Write
@@ -81,7 +81,7 @@ def _moves(first: Observed, second: Observed) -> list[Finding]:
     for move in sorted(second.moves):
         if move.line in lines:
             by_file.setdefault(move.file, []).append(move)
-    by_lines: dict[tuple[Line, ...], list[Move]] = {}
+    by_lines: dict[tuple[SourceLine, ...], list[Move]] = {}
     for moves in by_file.values():
         lines_of_file = tuple(move.line for move in moves)
         by_lines[lines_of_file] = moves
@@ -112,7 +112,7 @@ def _moves_of_file(moves: list[Move]) -> Finding:
     )
 
 
-def _place(line: Line) -> str:
+def _place(line: SourceLine) -> str:
     return f"{line.filename}:{line.number}"
 
 
@@ -137,7 +137,7 @@ def _limits(observed: Observed, nodes: list[Node]) -> list[Finding]:
         path_by_module.setdefault(module.lstrip("_"), node.path)
     findings = []
     for name, limit in _limits_of(path_by_module).items():
-        where: Line | str | None = observed.libraries.get(name)
+        where: SourceLine | str | None = observed.libraries.get(name)
         if name in path_by_module:
             where = where or f"{path_by_module[name]} is of {name}"
         elif name in ONLY_SHARED:
@@ -182,7 +182,7 @@ def from_serial(serial: Serial) -> list[Finding]:
     return findings + _files_written(serial, where)
 
 
-def _files_written(serial: Serial, where: Line) -> list[Finding]:
+def _files_written(serial: Serial, where: SourceLine) -> list[Finding]:
     written = serial.opened.written()
     if not written:
         return []

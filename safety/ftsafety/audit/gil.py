@@ -6,7 +6,7 @@ import sys
 from ftrun.configurations import gil_enabled, this_twin
 from ftrun.gil import TurnedOn
 from ftsafety.audit import kinds
-from ftsafety.audit.report import Finding, Line
+from ftsafety.audit.report import Finding, SourceLine
 
 
 def forced() -> bool:
@@ -31,6 +31,6 @@ def findings(turned_on: list[TurnedOn]) -> list[Finding]:
     """Return findings for imports that turned the GIL on."""
     imports = []
     for entry in turned_on:
-        line = Line(entry.filename, entry.number)
+        line = SourceLine(entry.filename, entry.number)
         imports.append(kinds.make("gil-enabled", line, module=entry.module))
     return imports

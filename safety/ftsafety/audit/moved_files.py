@@ -4,7 +4,7 @@ from collections.abc import Container
 from typing import Any, NamedTuple
 
 from ftsafety.audit.file_positions import OpenFile, has_position, positions
-from ftsafety.audit.report import Line
+from ftsafety.audit.report import SourceLine
 
 
 class Move(NamedTuple):
@@ -12,7 +12,7 @@ class Move(NamedTuple):
     such as a call of ``seek()`` or ``read()``.
     """
 
-    line: Line
+    line: SourceLine
     file: str
     direct: bool
     """True if the line calls a method of the file, False if it calls a library, which may have a
@@ -23,7 +23,7 @@ class Move(NamedTuple):
 class _Call(NamedTuple):
     """Call that may move positions, and the positions before it."""
 
-    line: Line
+    line: SourceLine
     guarded: bool
     direct: bool
     positions: dict[OpenFile, int]
@@ -46,7 +46,7 @@ class MoveRecorder:
         """Add what is recorded next to a thread of its own."""
         self._moves_by_thread.append({})
 
-    def start_sample(self, place: Line) -> None:
+    def start_sample(self, place: SourceLine) -> None:
         """Note the positions before a sample. *place*: the line for moves before the first call."""
         before = positions(self._files)
         self._open_before = set(before)
@@ -57,7 +57,9 @@ class MoveRecorder:
         if has_position(value) and not any(value is file for file in self._files):
             self._files.append(value)
 
-    def next_call(self, line: Line, guarded: bool, direct: bool, lent: Container[int]) -> None:
+    def next_call(
+        self, line: SourceLine, guarded: bool, direct: bool, lent: Container[int]
+    ) -> None:
         """Record the positions that the previous call moved, and take up the call in *line*.
 
         *guarded*: True if the thread holds a lock. *direct*: True if the call is that of a file's
@@ -79,7 +81,7 @@ class MoveRecorder:
         # though another file may get its descriptor later.
         return file in self._open_before and file.identity[1] not in lent
 
-    def end_sample(self, place: Line, lent: Container[int]) -> None:
+    def end_sample(self, place: SourceLine, lent: Container[int]) -> None:
         """Record the positions that the last call moved."""
         self.next_call(place, True, False, lent)
         self._last_call = None

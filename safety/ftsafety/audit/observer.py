@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ftloader.diagnosis.lookups import is_a
-from ftsafety.audit.calls import Change, call_of
+from ftsafety.audit.calls import ObjectChange, call_of
 from ftsafety.audit.draws import Draw, recording_draws, reporting_calls
 from ftsafety.audit.file_positions import has_position, of_object
 from ftsafety.audit.lent_objects import PoolRecorder
@@ -30,10 +30,10 @@ from ftsafety.audit.moved_files import Move, MoveRecorder
 from ftsafety.audit.places import definition
 from ftsafety.audit.pools import POOL
 from ftsafety.audit.reachable import Node
-from ftsafety.audit.report import Line
+from ftsafety.audit.report import SourceLine
 from ftsafety.audit.samples import attempt, thread
 from ftsafety.audit.shared_writes import Write, WriteRecorder, Written
-from ftsafety.audit.writes import UNKNOWN, Store, stores_in
+from ftsafety.audit.writes import UNKNOWN, StoreInstruction, stores_in
 
 TURNS = 2
 
@@ -47,11 +47,11 @@ class Observed:
     writes: set[Write]
     moves: set[Move]
     draws: set[Draw]
-    libraries: dict[str, Line]
+    libraries: dict[str, SourceLine]
     """By top-level package that the dataset's lines call:
     the first line that calls this package.
     """
-    locks: set[Line]
+    locks: set[SourceLine]
     """Lines that write while their thread holds a lock."""
     has_locks: bool
     """True if the dataset refers to a lock of its own."""
@@ -93,12 +93,12 @@ class Observer:
         self._load = load
         self._codes = codes
         self._definition = definition(dataset)
-        self._stores: dict[types.CodeType, dict[int, Store]] = {}
+        self._stores: dict[types.CodeType, dict[int, StoreInstruction]] = {}
         for code in codes:
             self._stores[code] = stores_in(code)
         self._threads: set[int] = set()  # others are threads that the dataset started itself
         self._instructions = 0
-        self._libraries: dict[str, Line] = {}
+        self._libraries: dict[str, SourceLine] = {}
         self._has_locks = bool(locks)
         self._guards = Guards(locks, codes)
         self._writes = WriteRecorder(values)
@@ -168,7 +168,7 @@ class Observer:
         receiver = store.receiver(frame)
         if receiver is not UNKNOWN:
             per_thread = is_a(receiver, threading.local) or store.is_of_thread(frame)
-            self._record(frame, Change(receiver, store.target, store.kind, per_thread))
+            self._record(frame, ObjectChange(receiver, store.target, store.kind, per_thread))
         return None
 
     def _on_call(self, code: types.CodeType, offset: int, function: Any, argument: Any) -> None:
@@ -177,7 +177,7 @@ class Observer:
                 self._take_up_call(sys._getframe(1), function, argument)
 
     def _take_up_call(self, frame: types.FrameType, function: Any, argument: Any) -> None:
-        line = Line(frame.f_code.co_filename, frame.f_lineno)
+        line = SourceLine(frame.f_code.co_filename, frame.f_lineno)
         self._pools.settle()
         call = call_of(function, argument)
         file = of_object(call.subject())
@@ -193,14 +193,14 @@ class Observer:
             self._pools.next_call(frame, call.receiver, call.method)
         self._moves.watch(file)
 
-    def _record(self, frame: types.FrameType, change: Change) -> None:
+    def _record(self, frame: types.FrameType, change: ObjectChange) -> None:
         if threading.get_ident() not in self._threads:
             return
         self._pools.settle()
         receiver = change.receiver
         if receiver is frame.f_globals:
             self._writes.share(receiver)
-        line = Line(frame.f_code.co_filename, frame.f_lineno)
+        line = SourceLine(frame.f_code.co_filename, frame.f_lineno)
         write = Write(line, change.target, change.kind, change.per_thread)
         written = Written(
             value=receiver,

@@ -15,7 +15,7 @@ from typing import Any
 
 from ftloader.diagnosis.lookups import is_a
 from ftsafety.audit.draws import find_call_site
-from ftsafety.audit.report import Line
+from ftsafety.audit.report import SourceLine
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _CODE = (".py", ".pyc", ".so")
@@ -29,7 +29,7 @@ class OpenedFiles:
 
     def __init__(self) -> None:
         self.read: dict[str, None] = {}
-        self.opened_to_write: dict[str, Line] = {}
+        self.opened_to_write: dict[str, SourceLine] = {}
         """By file, the line that opened it first to write to it,
         or that renamed another file to it.
         """
@@ -37,11 +37,11 @@ class OpenedFiles:
         # not count. What was written before never does.
         self._since = time.time_ns()
 
-    def written(self) -> dict[str, Line | None]:
+    def written(self) -> dict[str, SourceLine | None]:
         """Return the data files that are there and were written, each with the line that wrote it,
         if it is known.
         """
-        written: dict[str, Line | None] = {}
+        written: dict[str, SourceLine | None] = {}
         for path in filter(_is_data, self.opened_to_write):
             written[path] = self.opened_to_write[path]
         for path in filter(_is_data, self.read):

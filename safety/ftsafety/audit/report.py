@@ -47,7 +47,7 @@ FORM = {
 """The schema of `Report.to_dict`, for ftrun.protocol.conforms."""
 
 
-class Line(NamedTuple):
+class SourceLine(NamedTuple):
     """Line of code, by file and number."""
 
     filename: str

@@ -67,12 +67,12 @@ def audit(  # noqa: PLR0913 - a public signature
         TypeError, ValueError: *dataset* is no dataset, or is empty, or cannot be copied, or an
             argument is invalid.
     """
-    settings = Settings(indices, samples, threads, seconds, patience, seed, copies)
+    settings = AuditSettings(indices, samples, threads, seconds, patience, seed, copies)
     return audit_with(dataset, settings, progress or (lambda text: None))
 
 
 @dataclass(frozen=True)
-class Settings:
+class AuditSettings:
     """Settings of an audit: the arguments of `audit` with the same names."""
 
     indices: Iterable[Any] | None
@@ -84,7 +84,7 @@ class Settings:
     copies: bool = False
 
 
-def audit_with(dataset: Any, settings: Settings, say: Callable[[str], None]) -> Report:
+def audit_with(dataset: Any, settings: AuditSettings, say: Callable[[str], None]) -> Report:
     """Audit *dataset*, as `audit` does. *say* is called with a line of text at each step."""
     threads = settings.threads
     if threads < 2:
@@ -133,7 +133,7 @@ def _judge(
     serial: Serial,
     codes: Codes,
     observed: Observations,
-    settings: Settings,
+    settings: AuditSettings,
     say: Callable[[str], None],
 ) -> None:
     """Run the steps that follow the observation,

@@ -42,10 +42,10 @@ from ftsafety.audit.monitoring import Codes, events_in, monitoring
 from ftsafety.audit.observer import Observed
 from ftsafety.audit.pools import POOL
 from ftsafety.audit.reachable import walk, with_several_names
-from ftsafety.audit.report import Line
+from ftsafety.audit.report import SourceLine
 from ftsafety.audit.serial import Serial
 from ftsafety.audit.shared_writes import Write
-from ftsafety.audit.writes import UNKNOWN, Store, stores_in, tree_of
+from ftsafety.audit.writes import UNKNOWN, StoreInstruction, stores_in, tree_of
 
 _LARGEST = 64 << 20
 """Largest size in bytes of all arrays together in a compared value."""
@@ -127,7 +127,7 @@ def _with_same_value(serial: Serial, codes: Codes, candidates: set[Write]) -> se
     in two passes in opposite orders.
     """
     passes = _Passes(serial, codes, candidates)
-    equal: set[tuple[Line, str]] = set()
+    equal: set[tuple[SourceLine, str]] = set()
     # A value of a user's class may raise anything when it is compared.
     with contextlib.suppress(Exception):
         for keys in (serial.loads.keys, serial.loads.keys[::-1]):
@@ -141,11 +141,11 @@ def _with_same_value(serial: Serial, codes: Codes, candidates: set[Write]) -> se
 class _Location(NamedTuple):
     """Attribute, item or global variable that a line wrote."""
 
-    name: tuple[Line, str]
+    name: tuple[SourceLine, str]
     """(line, target) of the write."""
     owner: Any
     """The object that was written into."""
-    store: Store
+    store: StoreInstruction
     key: Any
 
     def copy(self) -> Frozen | None:
@@ -161,7 +161,7 @@ class _Passes:
     def __init__(self, serial: Serial, codes: Codes, candidates: set[Write]) -> None:
         self._serial = serial
         self._names = {(write.line, write.target) for write in candidates}
-        self._stores: dict[types.CodeType, dict[int, Store]] = {}
+        self._stores: dict[types.CodeType, dict[int, StoreInstruction]] = {}
         # Offsets of the instructions that follow a store.
         self._next: dict[types.CodeType, set[int]] = {}
         for code in codes:
@@ -176,7 +176,7 @@ class _Passes:
         self._pending: tuple[types.FrameType, _Location] | None = None
         self._thread = 0
 
-    def _candidates_in(self, code: types.CodeType) -> dict[int, Store]:
+    def _candidates_in(self, code: types.CodeType) -> dict[int, StoreInstruction]:
         targets = set()
         for line, target in self._names:
             if line.filename == code.co_filename:
@@ -200,7 +200,7 @@ class _Passes:
         for identity, location in self._last.items():
             self._copies[identity].append(location.copy())
 
-    def equal(self) -> set[tuple[Line, str]]:
+    def equal(self) -> set[tuple[SourceLine, str]]:
         """Return (line, target) of each write that ran in both passes
         and whose value was equal in all copies.
         """
@@ -226,9 +226,9 @@ class _Passes:
         self._expect_value(frame, store)
         return None
 
-    def _expect_value(self, frame: types.FrameType, store: Store) -> None:
+    def _expect_value(self, frame: types.FrameType, store: StoreInstruction) -> None:
         """Have the value copied at the next instruction in *frame*, when it is written."""
-        line = Line(frame.f_code.co_filename, frame.f_lineno)
+        line = SourceLine(frame.f_code.co_filename, frame.f_lineno)
         name = (line, store.target)
         owner = store.receiver(frame)
         if name in self._names and owner is not UNKNOWN:
@@ -242,7 +242,7 @@ class _Passes:
         self._last[identity] = location
 
 
-def _offsets_after(code: types.CodeType, stores: dict[int, Store]) -> set[int]:
+def _offsets_after(code: types.CodeType, stores: dict[int, StoreInstruction]) -> set[int]:
     offsets = set()
     for instruction, following in itertools.pairwise(dis.get_instructions(code)):
         if instruction.offset in stores:
@@ -250,7 +250,7 @@ def _offsets_after(code: types.CodeType, stores: dict[int, Store]) -> set[int]:
     return offsets
 
 
-def _value(owner: Any, store: Store, key: Any) -> Any:
+def _value(owner: Any, store: StoreInstruction, key: Any) -> Any:
     """Return the value that *store* wrote into *owner*; UNKNOWN if it may be a flag or reading may
     run user code.
     """

@@ -19,7 +19,7 @@ from ftsafety.audit.places import definition
 from ftsafety.audit.reachable import is_undecoded, walk, watched_files
 from ftsafety.audit.report import Finding
 from ftsafety.audit.samples import Loads, attempt, outcome, raised, stuck, thread
-from ftsafety.audit.snapshot import Snapshot
+from ftsafety.audit.snapshot import DatasetSnapshot
 
 OBSERVED = 6
 """Number of samples that each thread loads while the dataset's lines are watched."""
@@ -67,7 +67,7 @@ class Serial:
         """Paths of images that the dataset had opened,
         but that were only decoded when a sample was loaded.
         """
-        self.snapshot = Snapshot(walk(loads.dataset))
+        self.snapshot = DatasetSnapshot(walk(loads.dataset))
         self.reference: dict[Any, Frozen] = {}
         self.unequal: set = set()
         """Keys whose sample differs from load to load."""
@@ -208,7 +208,7 @@ class Serial:
         # The second pass is in reverse order and finds the dataset warm; the third is like the
         # first. An array that is written once, for the first sample, is a cache. Only one written
         # for every sample is scratch memory.
-        before = Snapshot(walk(self.loads.dataset))
+        before = DatasetSnapshot(walk(self.loads.dataset))
         self.shared_memory = self._overwritten(list(reversed(keys)))
         self.overwritten_arrays = arrays.intersection(before.overwritten())
         self.restore()

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 from ftloader.diagnosis.lookups import is_a
 from ftsafety.audit.pools import BUFFERS, is_part
-from ftsafety.audit.report import Line
+from ftsafety.audit.report import SourceLine
 
 
 class Write(NamedTuple):
     """Line that writes into an object shared by threads."""
 
-    line: Line
+    line: SourceLine
     target: str
     kind: str
     """"augmented", "checked", "item", "attribute", "call", "cycle" or "global"."""
@@ -40,7 +40,7 @@ class WriteRecorder:
 
     def __init__(self, shared: list[Any]) -> None:
         """*shared*: the objects that the dataset refers to."""
-        self.guarded_lines: set[Line] = set()
+        self.guarded_lines: set[SourceLine] = set()
         """Lines that write while their thread holds a lock."""
         # By id, so the objects are kept alive: their ids stay unique.
         self._shared = {id(value): value for value in shared}

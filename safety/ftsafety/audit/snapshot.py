@@ -21,7 +21,7 @@ _HASHED = 64 << 20
 """Largest size in bytes of all hashed arrays together."""
 
 
-class Snapshot:
+class DatasetSnapshot:
     """Saved state of a dataset. Attributes and containers can be restored; arrays are only hashed,
     to detect changes.
 

@@ -30,7 +30,7 @@ UNKNOWN = object()
 
 
 @dataclass(frozen=True)
-class Store:
+class StoreInstruction:
     """Instruction that writes into an object."""
 
     target: str
@@ -77,7 +77,7 @@ def _evaluate(code: types.CodeType | None, frame: types.FrameType) -> Any:
         return UNKNOWN
 
 
-def stores_in(code: types.CodeType) -> dict[int, Store]:
+def stores_in(code: types.CodeType) -> dict[int, StoreInstruction]:
     """Return the writing instructions of *code*, by offset. Without its source, only writes to
     globals are found.
     """
@@ -91,7 +91,9 @@ def stores_in(code: types.CodeType) -> dict[int, Store]:
         positions = instruction.positions
         if instruction.opname not in _STORES or positions is None:
             continue
-        store: Store | None = by_end.get((positions.end_lineno, positions.end_col_offset))
+        store: StoreInstruction | None = by_end.get(
+            (positions.end_lineno, positions.end_col_offset)
+        )
         if instruction.opname == "STORE_GLOBAL":
             store = _store_of_global(instruction.argval, store)
         if store is not None:
@@ -99,13 +101,13 @@ def stores_in(code: types.CodeType) -> dict[int, Store]:
     return stores
 
 
-def _store_of_global(name: str, store: Store | None) -> Store:
+def _store_of_global(name: str, store: StoreInstruction | None) -> StoreInstruction:
     """Return the write to the global variable *name*. *store*:
     that of its target, if the source is known.
     """
     if store is not None and store.kind == "augmented":
-        return Store(name, "augmented", is_global=True)
-    return Store(name, "global", is_global=True)
+        return StoreInstruction(name, "augmented", is_global=True)
+    return StoreInstruction(name, "global", is_global=True)
 
 
 @cache
@@ -117,7 +119,7 @@ def tree_of(filename: str) -> ast.Module:
 
 
 @cache
-def _targets(filename: str) -> list[tuple[ast.expr, Store]]:
+def _targets(filename: str) -> list[tuple[ast.expr, StoreInstruction]]:
     visitor = _Visitor()
     visitor.visit(tree_of(filename))
     return visitor.targets
@@ -131,7 +133,7 @@ class _Visitor(ast.NodeVisitor):
     """
 
     def __init__(self) -> None:
-        self.targets: list[tuple[ast.expr, Store]] = []
+        self.targets: list[tuple[ast.expr, StoreInstruction]] = []
         self._tests: list[str] = []
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
@@ -173,16 +175,16 @@ class _Visitor(ast.NodeVisitor):
         kind = "augmented" if augmented else self._kind(node)
         text = ast.unparse(node)
         if isinstance(node, ast.Name):
-            store = Store(text, kind)
+            store = StoreInstruction(text, kind)
         elif isinstance(node, ast.Attribute):
-            store = Store(text, kind, _pure(node.value))
+            store = StoreInstruction(text, kind, _pure(node.value))
         else:
             key = node.slice
-            store = Store(text, kind, _pure(node.value), _pure(key), ast.unparse(key))
+            store = StoreInstruction(text, kind, _pure(node.value), _pure(key), ast.unparse(key))
         self.targets.append((node, store))
 
     def _kind(self, node: ast.Attribute | ast.Subscript | ast.Name) -> str:
-        """Return the `Store.kind` of a target without an operator such as ``+=``."""
+        """Return the `StoreInstruction.kind` of a target without an operator such as ``+=``."""
         if self._reads_itself(node):
             return "augmented"
         kind = "attribute"

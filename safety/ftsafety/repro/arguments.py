@@ -15,9 +15,9 @@ from typing import Any
 
 from ftrun import host
 from ftrun.options import add_all, configurations, endpoint, number, whole
-from ftsafety.errors import UsageError
+from ftsafety.errors import CommandLineError
 from ftsafety.repro.inputs import KIB, LARGEST_SENT, load
-from ftsafety.repro.options import REPEATED, Options
+from ftsafety.repro.options import REPEATED, ReproOptions
 from ftsafety.repro.script import Script
 
 PROGRAM = host.command("./twins repro")
@@ -94,19 +94,25 @@ _RUNS = (
     (
         "--threads",
         whole(1, 1024),
-        Options.threads,
+        ReproOptions.threads,
         "N",
         "threads that the script is asked to start, in REPRO_THREADS",
     ),
-    ("--repeat", whole(1, 10_000), Options.repeat, "N", "runs in each configuration"),
-    ("--timeout", _SECONDS, Options.timeout, "SECONDS", _TIMEOUT),
-    ("--budget", _SECONDS, Options.budget, "SECONDS", _BUDGET),
+    ("--repeat", whole(1, 10_000), ReproOptions.repeat, "N", "runs in each configuration"),
+    ("--timeout", _SECONDS, ReproOptions.timeout, "SECONDS", _TIMEOUT),
+    ("--budget", _SECONDS, ReproOptions.budget, "SECONDS", _BUDGET),
 )
 _LIMITS = (
-    ("--memory", whole(64, 1 << 20), Options.memory, "MIB", "memory of all its processes together"),
-    ("--processes", whole(1, 100_000), Options.processes, "N", "processes at once"),
-    ("--disk", _MIB, Options.disk, "MIB", "what it may write into its scratch folder"),
-    ("--output", _MIB, Options.output, "MIB", "what it may print"),
+    (
+        "--memory",
+        whole(64, 1 << 20),
+        ReproOptions.memory,
+        "MIB",
+        "memory of all its processes together",
+    ),
+    ("--processes", whole(1, 100_000), ReproOptions.processes, "N", "processes at once"),
+    ("--disk", _MIB, ReproOptions.disk, "MIB", "what it may write into its scratch folder"),
+    ("--output", _MIB, ReproOptions.output, "MIB", "what it may print"),
 )
 
 
@@ -163,8 +169,8 @@ def parser(prog: str = PROGRAM) -> argparse.ArgumentParser:
     add("--out", type=Path, metavar="FILE", help="also write the report to FILE")
     names: dict[str, Any] = {
         "type": configurations,
-        "default": Options.configs,
-        "metavar": ",".join(Options.configs),
+        "default": ReproOptions.configs,
+        "metavar": ",".join(ReproOptions.configs),
     }
     add("--configs", **names, help="run these only")
     find = result.add_argument_group("narrowing it down, once it is reproduced")
@@ -195,16 +201,16 @@ def parser(prog: str = PROGRAM) -> argparse.ArgumentParser:
     return result
 
 
-def parse(arguments: list, prog: str = PROGRAM, script: Script | None = None) -> Options:
+def parse(arguments: list, prog: str = PROGRAM, script: Script | None = None) -> ReproOptions:
     """Return the options of a command line, with *script*, or else the script that it names.
 
-    Raises UsageError if the script cannot be run or an option is wrong,
+    Raises CommandLineError if the script cannot be run or an option is wrong,
     and SystemExit as argparse does.
     """
     values: dict[str, Any] = {}
     for name, value in vars(parser(prog).parse_args(arguments)).items():
         values[name] = tuple(value) if isinstance(value, list) else value
-    options = Options(Script("", b""), **values)
+    options = ReproOptions(Script("", b""), **values)
     _check_out(options.out)
     _check_interpreters(options)
     _check_cluster(options)
@@ -220,7 +226,7 @@ def parse(arguments: list, prog: str = PROGRAM, script: Script | None = None) ->
     )
     if options.dask and script.size > LARGEST_SENT:
         largest = LARGEST_SENT // KIB // KIB
-        raise UsageError(
+        raise CommandLineError(
             f"the files have more than {largest} MiB, too much to be sent with each task"
         )
     return replace(options, script=script)
@@ -228,19 +234,21 @@ def parse(arguments: list, prog: str = PROGRAM, script: Script | None = None) ->
 
 def _check_out(out: Path | None) -> None:
     if out is not None and out.is_dir():
-        raise UsageError(f"--out {out} is a directory: name a file, such as {out / 'report.md'}")
+        raise CommandLineError(
+            f"--out {out} is a directory: name a file, such as {out / 'report.md'}"
+        )
     if out is not None and not out.absolute().parent.is_dir():
-        raise UsageError(f"--out {out}: there is no directory {out.absolute().parent}")
+        raise CommandLineError(f"--out {out}: there is no directory {out.absolute().parent}")
 
 
-def _check_interpreters(options: Options) -> None:
+def _check_interpreters(options: ReproOptions) -> None:
     for path in options.interpreters:
         if not _is_executable(path):
-            raise UsageError(
+            raise CommandLineError(
                 f"--interpreter {path!r} is no executable file: name a Python interpreter"
             )
     if options.interpreters and options.walled:
-        raise UsageError(
+        raise CommandLineError(
             "--interpreter: the containers have no other interpreters; run `./twins repro` natively"
         )
 
@@ -249,24 +257,24 @@ def _is_executable(path: str) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK) and path.isprintable()
 
 
-def _check_cluster(options: Options) -> None:
-    """Raise UsageError if the options for a cluster are wrong."""
+def _check_cluster(options: ReproOptions) -> None:
+    """Raise CommandLineError if the options for a cluster are wrong."""
     if options.dask is None:
         _check_no_cluster(options)
         return
     if "FT_COMMAND" in os.environ:
-        raise UsageError(
+        raise CommandLineError(
             "--dask: a container has no network; use `./twins repro SCRIPT --dask ADDRESS "
             "--walls` outside"
         )
     if options.interpreters:
-        raise UsageError("--interpreter: the workers may not have it; leave out --dask")
+        raise CommandLineError("--interpreter: the workers may not have it; leave out --dask")
 
 
-def _check_no_cluster(options: Options) -> None:
+def _check_no_cluster(options: ReproOptions) -> None:
     for name in ("walls", "dask_folder"):
         if getattr(options, name):
-            raise UsageError(
+            raise CommandLineError(
                 f"{REPEATED[name]} is for the workers of a cluster: name it with --dask"
             )
 
@@ -279,5 +287,5 @@ def check(arguments: list, program: str) -> None:
         return
     try:
         parse(arguments, program)
-    except UsageError as error:
+    except CommandLineError as error:
         parser(program).exit(2, f"{program}: {error}\n")

@@ -111,7 +111,7 @@ def _never(runs: AllRuns, rounds: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RoundsPlan:
     """Rounds that are to be made."""
 
     repeat: int
@@ -174,12 +174,12 @@ class Campaign:
             missing = self.missing.get(twin_of(config))
             result[config] = Runs(config, missing=missing)
         order = [config for config, runs in result.items() if runs.missing is None]
-        self._rounds(result, order, Plan(repeat, threads, title, enough))
+        self._rounds(result, order, RoundsPlan(repeat, threads, title, enough))
         for runs in result.values():
             runs.missing = runs.missing or self.stopped
         return result
 
-    def _rounds(self, result: AllRuns, order: list[str], plan: Plan) -> None:
+    def _rounds(self, result: AllRuns, order: list[str], plan: RoundsPlan) -> None:
         """Make the rounds of *plan* over the configurations *order*; add outcomes to *result*."""
         if self.stopped:
             return
@@ -193,7 +193,7 @@ class Campaign:
             if self.stopped or plan.enough(result, number + 1):
                 return
 
-    def _round(self, result: AllRuns, order: Iterable[str], number: int, plan: Plan) -> None:
+    def _round(self, result: AllRuns, order: Iterable[str], number: int, plan: RoundsPlan) -> None:
         for config in order:
             if result[config].missing is not None:
                 continue
@@ -206,7 +206,7 @@ class Campaign:
                 self.stopped = _used_up(number, plan)
                 return
 
-    def _turn(self, runs: Runs, number: int, plan: Plan) -> None:
+    def _turn(self, runs: Runs, number: int, plan: RoundsPlan) -> None:
         """Run the script once in a configuration.
 
         The run may show that an import turns the GIL on. It is then made again with the GIL held
@@ -220,7 +220,7 @@ class Campaign:
         if outcome is not None:
             runs.forced_off = runs.config in self.forced_off
 
-    def _run_once(self, runs: Runs, number: int, plan: Plan) -> Outcome | None:
+    def _run_once(self, runs: Runs, number: int, plan: RoundsPlan) -> Outcome | None:
         """Return the outcome, which is added to *runs*; None if the twin was lost."""
         name = twin_of(runs.config)
         twin = self.twins[name]
@@ -238,5 +238,5 @@ class Campaign:
         return outcome
 
 
-def _used_up(number: int, plan: Plan) -> str:
+def _used_up(number: int, plan: RoundsPlan) -> str:
     return f"the time for all runs (--budget) was used up after {number} of {plan.repeat} rounds"

@@ -17,20 +17,20 @@ from ftrun.errors import Interrupted, MetadataError, TwinError
 from ftrun.escape import any_locale, fenced, markdown, one_line, print_report
 from ftrun.inline_metadata import dependencies, requires_python
 from ftrun.interruption import Interruption
-from ftsafety.errors import UsageError, VersionError
+from ftsafety.errors import CommandLineError, VersionError
 from ftsafety.repro import commands, narrow, report, verdict_words
 from ftsafety.repro.arguments import PROGRAM, parse
 from ftsafety.repro.blocked import reason, remedy, settled, stopped
 from ftsafety.repro.campaign import AllRuns, Campaign, Runs, every_outcome, twin_of
 from ftsafety.repro.cluster import ClusterCampaign, NoCluster
-from ftsafety.repro.options import Options
+from ftsafety.repro.options import ReproOptions
 from ftsafety.repro.outcome import Blocker
 from ftsafety.repro.packages import Packages, add
-from ftsafety.repro.progress import Progress
+from ftsafety.repro.progress import ProgressPrinter
 from ftsafety.repro.script import Script
 from ftsafety.repro.stopping import EarlyStop
-from ftsafety.repro.twins import Interpreter, Twin, connect, label
-from ftsafety.repro.verdict import Pattern, Verdict, judge
+from ftsafety.repro.twins import NamedInterpreter, Twin, connect, label
+from ftsafety.repro.verdict import Pattern, ScriptVerdict, judge
 
 NO_WALLS = (
     f"{PROGRAM}: no walls around native runs: the script runs as you, with your permissions "
@@ -53,13 +53,13 @@ def main(arguments: list[str] | None = None) -> int:
     any_locale()
     try:
         options = parse(sys.argv[1:] if arguments is None else arguments)
-    except UsageError as error:
+    except CommandLineError as error:
         print(f"{PROGRAM}: {one_line(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:  # before anything was started: see Interruption
         return 130
     with Interruption() as interruption, contextlib.ExitStack() as stack:
-        progress = stack.enter_context(contextlib.closing(Progress()))
+        progress = stack.enter_context(contextlib.closing(ProgressPrinter()))
         try:
             text, status = Reproduction(options, interruption, progress, stack).run()
         except Interrupted as error:
@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     return publish(text, options, interruption, status)
 
 
-def publish(text: str, options: Options, interruption: Interruption, status: int) -> int:
+def publish(text: str, options: ReproOptions, interruption: Interruption, status: int) -> int:
     """Print the report and write it to --out; return the exit status."""
     print_report(text)
     try:
@@ -94,9 +94,9 @@ class Reproduction:
 
     def __init__(
         self,
-        options: Options,
+        options: ReproOptions,
         interruption: Interruption,
-        progress: Progress,
+        progress: ProgressPrinter,
         stack: contextlib.ExitStack,
     ):
         self._options = options
@@ -230,7 +230,7 @@ class Reproduction:
             raise TwinError(f"--twin {name}={where} is the {kind} twin")
 
     def _connect_interpreter(self, path: Path) -> None:
-        interpreter = Interpreter(path, self._interruption)
+        interpreter = NamedInterpreter(path, self._interruption)
         described = interpreter.describe()
         name = label(described, self._twins)
         self._twins[name] = interpreter
@@ -325,7 +325,7 @@ class Reproduction:
                 "A container without network cannot install packages; run `./twins repro` natively."
             )
 
-    def _remarks(self, verdict: Verdict, early: EarlyStop, runs: AllRuns) -> Iterator[str]:
+    def _remarks(self, verdict: ScriptVerdict, early: EarlyStop, runs: AllRuns) -> Iterator[str]:
         if early.reason:
             rounds = max(len(config_runs.outcomes) for config_runs in runs.values())
             share = f"{rounds} of {self._options.repeat}"
@@ -352,7 +352,7 @@ class Reproduction:
         return commands.one_run(local, example, self.descriptions, versions, has_added)
 
 
-def _failing(runs: AllRuns, verdict: Verdict) -> Runs | None:
+def _failing(runs: AllRuns, verdict: ScriptVerdict) -> Runs | None:
     """Return the runs of the configuration whose failure the report shows; None if none failed."""
     failure = report.chosen_failure(runs, verdict.main)
     return runs[failure[0]] if failure else None

@@ -27,11 +27,11 @@ from ftrun.twin import DESCRIPTION
 from ftsafety.errors import SafetyError
 from ftsafety.repro import outcome
 from ftsafety.repro.arguments import PROGRAM
-from ftsafety.repro.campaign import AllRuns, Campaign, Plan, Runs, every_outcome, twin_of
-from ftsafety.repro.options import Options
+from ftsafety.repro.campaign import AllRuns, Campaign, RoundsPlan, Runs, every_outcome, twin_of
+from ftsafety.repro.options import ReproOptions
 from ftsafety.repro.outcome import Kind
 from ftsafety.repro.packages import Packages, differences
-from ftsafety.repro.progress import Progress
+from ftsafety.repro.progress import ProgressPrinter
 
 BRIDGE = ROOT / "native" / "cluster" / "dask_bridge.py"
 CLOSE_SECONDS = 10.0
@@ -108,7 +108,9 @@ def connected(
 class ClusterCampaign(Campaign):
     """Campaign whose runs are made by the workers of a cluster. Owned by one thread."""
 
-    def __init__(self, options: Options, interruption: Interruption, progress: Progress):
+    def __init__(
+        self, options: ReproOptions, interruption: Interruption, progress: ProgressPrinter
+    ):
         """Prepare the runs of the script in *options*,
         which also name the cluster; none is started.
         """
@@ -132,7 +134,7 @@ class ClusterCampaign(Campaign):
         self._done = 0
         """Number of rounds that were made."""
 
-    def _rounds(self, result: AllRuns, order: list[str], plan: Plan) -> None:
+    def _rounds(self, result: AllRuns, order: list[str], plan: RoundsPlan) -> None:
         """Make the rounds. Raises NoCluster; Interrupted or TwinError if no task had a result."""
         self._done = 0
         try:
@@ -149,10 +151,10 @@ class ClusterCampaign(Campaign):
             why = f"interrupted ({error})" if isinstance(error, Interrupted) else str(error)
             self._stop(plan, why)
 
-    def _stop(self, plan: Plan, why: str) -> None:
+    def _stop(self, plan: RoundsPlan, why: str) -> None:
         self.stopped = f"ended after {self._done} of {plan.repeat} rounds: {why}"
 
-    def _collect(self, messages: Iterator[dict], result: AllRuns, plan: Plan) -> None:
+    def _collect(self, messages: Iterator[dict], result: AllRuns, plan: RoundsPlan) -> None:
         """Add the runs of the tasks to *result*. Raises TwinError,
         also if more rounds are lost than made.
         """
@@ -173,14 +175,14 @@ class ClusterCampaign(Campaign):
                 if plan.enough(result, self._done) or not any(every_outcome(result)):
                     break
 
-    def _lose(self, result: AllRuns, lost: int, why: str, plan: Plan) -> None:
+    def _lose(self, result: AllRuns, lost: int, why: str, plan: RoundsPlan) -> None:
         """Note that *lost* rounds are missing; raises TwinError if fewer were made."""
         if lost > self._done:
             raise TwinError(why)
         for runs in result.values():
             runs.missing = f"{lost} of {plan.repeat} rounds were lost: {why}"
 
-    def _take(self, message: dict, output: str, result: AllRuns, plan: Plan) -> None:
+    def _take(self, message: dict, output: str, result: AllRuns, plan: RoundsPlan) -> None:
         """Add the runs of a task that has ended to *result*; raises TwinError if they are no use.
 
         *message*: the bridge's message about its end. *output*: the output of the task.
@@ -194,7 +196,7 @@ class ClusterCampaign(Campaign):
         self._done += message["rounds"]
 
     @contextlib.contextmanager
-    def _connected(self, order: list[str], plan: Plan) -> Iterator[Iterator[dict]]:
+    def _connected(self, order: list[str], plan: RoundsPlan) -> Iterator[Iterator[dict]]:
         """Context manager: have the cluster make the runs; return an iterator over the messages
         about the tasks.
         """
@@ -209,7 +211,7 @@ class ClusterCampaign(Campaign):
                 self._note(f"{PROGRAM}: {_have(first['threads'])} {address}")
             yield messages
 
-    def _hello(self, order: list[str], plan: Plan) -> dict:
+    def _hello(self, order: list[str], plan: RoundsPlan) -> dict:
         """Return the message that asks the bridge for the runs."""
         # The script goes with its arguments and files;
         # what is left is for the task's own ./twins repro.
@@ -241,7 +243,7 @@ class ClusterCampaign(Campaign):
             },
         }
 
-    def _add(self, runs: Runs, total: Runs, plan: Plan) -> None:
+    def _add(self, runs: Runs, total: Runs, plan: RoundsPlan) -> None:
         """Add the runs of a task to the *total* of their configuration."""
         last = plan.repeat - 1
         for number, run in enumerate(runs.outcomes):

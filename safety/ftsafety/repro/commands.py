@@ -14,7 +14,7 @@ from ftrun.configurations import CONFIGURATIONS, Configuration
 from ftrun.project import ROOT
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.markdown import SUFFIXES
-from ftsafety.repro.options import Options
+from ftsafety.repro.options import ReproOptions
 from ftsafety.repro.script import FILE, MODULE, TESTS, Script, shell_path
 
 SERIES = ("3.13", "3.14")
@@ -59,7 +59,7 @@ def start(walled: bool) -> str:
     return f"{_prefix()}{_CONTAINER}" if walled else f"{program()} repro"
 
 
-def repro(options: Options) -> str:
+def repro(options: ReproOptions) -> str:
     """Return the shell command that calls `repro` with these options."""
     words = [start(options.walled)]
     script = options.script
@@ -82,7 +82,7 @@ def _is_single_file(script: Script) -> bool:
 
 
 def one_run(
-    options: Options,
+    options: ReproOptions,
     runs: Runs,
     descriptions: Mapping[str, dict],
     versions: Mapping[str, str],
@@ -118,7 +118,7 @@ def one_run(
     return f"{with_twins}\n\n# the same with any CPython {series}{build}:\n{with_uv}"
 
 
-def _beside_already(options: Options) -> bool:
+def _beside_already(options: ReproOptions) -> bool:
     """Return True if plain Python finds the files beside the script:
     those that are in the folder in which it starts the script.
     """
@@ -132,11 +132,11 @@ def _uv_command(series: str, config: Configuration, versions: Mapping[str, str])
     return " ".join(["uv run --no-project --python", python, *_pins(versions)])
 
 
-def _redirection(options: Options) -> str:
+def _redirection(options: ReproOptions) -> str:
     return f" <{shell_path(options.stdin)}" if options.stdin else ""
 
 
-def _variables(options: Options, config: Configuration, runs: Runs) -> str:
+def _variables(options: ReproOptions, config: Configuration, runs: Runs) -> str:
     """Return the assignments of environment variables for a run in *config*."""
     variables = f"REPRO_THREADS={options.threads}"
     if config.python_gil is not None and (config.name != "ft" or runs.forced_off):
@@ -144,7 +144,7 @@ def _variables(options: Options, config: Configuration, runs: Runs) -> str:
     return variables
 
 
-def _in_folder(start: str, options: Options) -> str:
+def _in_folder(start: str, options: ReproOptions) -> str:
     """Return the shell command that starts the script in its folder.
     *start*: the start of the command, before ``python``.
 
@@ -193,7 +193,7 @@ def _is_packed(script: Script) -> bool:
     return script.path.endswith((".ipynb", ".zip", *SUFFIXES))
 
 
-def _folder(options: Options) -> str:
+def _folder(options: ReproOptions) -> str:
     """Return the folder in which to start the script without `repro`; "" for the current folder."""
     if options.module:
         return options.path or ""

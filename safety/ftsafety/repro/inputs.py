@@ -18,7 +18,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from ftsafety.errors import MarkdownError, NotebookError, UsageError
+from ftsafety.errors import CommandLineError, MarkdownError, NotebookError
 from ftsafety.repro.markdown import SUFFIXES, has_python, python_of_markdown
 from ftsafety.repro.notebook import is_percent_script, python_of_notebook, python_of_percent_script
 from ftsafety.repro.script import FILE, MODULE, TESTS, Script, relative
@@ -61,16 +61,16 @@ class Files:
         self._left, self._most = most, most
 
     def add(self, name: str, content: bytes) -> None:
-        """Add a file; raises UsageError if its name is invalid or taken,
+        """Add a file; raises CommandLineError if its name is invalid or taken,
         or if a limit is exceeded.
         """
         try:
             name = relative(name)
         except ValueError as error:
-            raise UsageError(str(error)) from None
+            raise CommandLineError(str(error)) from None
         parents = set(map(str, PurePosixPath(name).parents))
         if name in self.found or name in self._folders or not parents.isdisjoint(self.found):
-            raise UsageError(f"there are two files {name}")
+            raise CommandLineError(f"there are two files {name}")
         self.found[name] = content
         self._folders |= parents
         self._left -= len(content)
@@ -85,20 +85,20 @@ class Files:
         return content
 
     def read(self, path: str) -> bytes:
-        """Return a file's content; raises UsageError if that fails,
+        """Return a file's content; raises CommandLineError if that fails,
         or if all files together are too large.
         """
         return read(path, self._left, self.too_large())
 
     def _limit_number(self, number: int) -> None:
         if number > MOST_FILES:
-            raise UsageError(
+            raise CommandLineError(
                 f"there are more than {MOST_FILES} files and folders; name those that the "
                 f"script needs"
             )
 
-    def too_large(self) -> UsageError:
-        return UsageError(
+    def too_large(self) -> CommandLineError:
+        return CommandLineError(
             f"the files have more than {self._most // KIB // KIB} MiB; name those that the "
             f"script needs"
         )
@@ -129,16 +129,16 @@ class Files:
                     if not info.is_dir():
                         self.add(info.filename, self._unpacked(archive, info))
         except UNPACKABLE as error:
-            raise UsageError(f"{path} cannot be unpacked: {str(error)[:200]!r}") from error
+            raise CommandLineError(f"{path} cannot be unpacked: {str(error)[:200]!r}") from error
         except zipfile.zlib.error as error:  # type: ignore[attr-defined]
-            raise UsageError(f"{path} cannot be unpacked: {error}") from error
+            raise CommandLineError(f"{path} cannot be unpacked: {error}") from error
 
     def _unpacked(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
         kind = stat.S_IFMT(info.external_attr >> 16)
         if kind not in (0, stat.S_IFREG):
-            raise UsageError(f"{info.filename[:100]!r} in the archive is a link or a device")
+            raise CommandLineError(f"{info.filename[:100]!r} in the archive is a link or a device")
         if info.flag_bits & 1 or info.compress_type not in COMPRESSIONS:
-            raise UsageError(
+            raise CommandLineError(
                 f"{info.filename[:100]!r} in the archive is encrypted, or packed in an unusual way"
             )
         with archive.open(info) as file:  # what the archive says about the size may be wrong
@@ -148,49 +148,51 @@ class Files:
         return content
 
 
-def read(path: str, most: int, too_large: UsageError) -> bytes:
+def read(path: str, most: int, too_large: CommandLineError) -> bytes:
     """Return the content of a regular file; raises `too_large` if it exceeds `most` bytes,
-    or another UsageError.
+    or another CommandLineError.
     """
     _check_file(path)
     try:
         # O_NONBLOCK: do not wait for a writer if a FIFO has just replaced the file.
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UsageError(f"{path} is no file")
+                raise CommandLineError(f"{path} is no file")
             content = file.read(most + 1)
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+        raise CommandLineError(f"cannot read {path}: {error.strerror}") from error
     if len(content) > most:
         raise too_large
     return content
 
 
 def _check_file(path: str) -> None:
-    """Raise UsageError if *path* names no regular file."""
+    """Raise CommandLineError if *path* names no regular file."""
     _check_name(path)
     # The report would show the target of a link in an untrusted folder of scripts.
     if os.path.islink(path):
-        raise UsageError(f"{path} is a symbolic link: name the file that it points to")
+        raise CommandLineError(f"{path} is a symbolic link: name the file that it points to")
     if not os.path.exists(path):
-        raise UsageError(f"there is no file {path}")
+        raise CommandLineError(f"there is no file {path}")
     if not os.path.isfile(path):
-        raise UsageError(f"{path} is no file")
+        raise CommandLineError(f"{path} is no file")
 
 
 def _check_name(name: str) -> None:
     # Line ends, escape sequences and bytes that are no UTF-8 would reach the report
     # and the terminal.
     if not name.isprintable():
-        raise UsageError(f"{name!r} has characters that cannot be shown: give it another name")
+        raise CommandLineError(
+            f"{name!r} has characters that cannot be shown: give it another name"
+        )
 
 
 def read_script(path: str, walled: bool) -> bytes:
-    """Read the source of the script at *path* ("-" is standard input); raises UsageError if there
-    is none to read.
+    """Read the source of the script at *path* ("-" is standard input); raises CommandLineError if
+    there is none to read.
     """
     if ADDRESS.match(path):
-        raise UsageError(
+        raise CommandLineError(
             f"{path} is an address, and repro downloads nothing: an address may give you "
             f"another script than the one "
             "that you have read. Save the script of the issue or gist to a file and run that"
@@ -198,23 +200,23 @@ def read_script(path: str, walled: bool) -> bytes:
     if path == "-":
         return checked(path, sys.stdin.buffer.read(LARGEST_SCRIPT + 1))
     if os.path.isdir(path):
-        raise UsageError(
+        raise CommandLineError(
             f"{path} is no file: name a script, or a module of the folder with -m PACKAGE.MODULE"
         )
     if path.isprintable() and not os.path.lexists(path):
         hint = ONLY_REPRO if walled else ""
-        raise UsageError(f"there is no script {path}{hint}")
+        raise CommandLineError(f"there is no script {path}{hint}")
     return checked(path, read(path, LARGEST_SCRIPT, _too_long(path)))
 
 
 def checked(path: str, source: bytes) -> bytes:
-    """Return *source*; raises UsageError if it is empty, binary, or too long for a script."""
+    """Return *source*; raises CommandLineError if it is empty, binary, or too long for a script."""
     if len(source) > LARGEST_SCRIPT:
         raise _too_long(path)
     if b"\0" in source:
-        raise UsageError(f"{path} is no Python source (it holds null bytes)")
+        raise CommandLineError(f"{path} is no Python source (it holds null bytes)")
     if not source.strip():
-        raise UsageError(f"{path} is empty")
+        raise CommandLineError(f"{path} is empty")
     return source
 
 
@@ -226,7 +228,7 @@ def load(
     stdin: str | None = None,
     walled: bool = False,
 ) -> Script:
-    """Return the script that a command line names; raises UsageError.
+    """Return the script that a command line names; raises CommandLineError.
 
     Args:
         path: a script, a notebook, a Markdown text, a .zip or "-" (standard input). With
@@ -245,11 +247,11 @@ def load(
     try:
         source, left_out = _as_python(name, source, from_stdin=path == "-")
     except (NotebookError, MarkdownError) as error:
-        raise UsageError(f"{path}: {error}") from error
+        raise CommandLineError(f"{path}: {error}") from error
     name = _name_as_python(name)
     title = path or module or ""
     if _is_conftest(name):
-        raise UsageError(
+        raise CommandLineError(
             f"{title} is no script: pytest reads it for tests beside it; name a file of tests"
         )
     for neighbour in beside:
@@ -279,7 +281,7 @@ def _source(path: str | None, module: str | None, walled: bool, files: Files) ->
         files.add_path(top_level(path or ".", module))
         return _taken(files, module)
     if path is None:
-        raise UsageError("SCRIPT is missing: one Python file, or - for standard input")
+        raise CommandLineError("SCRIPT is missing: one Python file, or - for standard input")
     source = read_script(path, walled)
     return "script.py" if path == "-" else Path(path).name, source
 
@@ -327,11 +329,11 @@ def _is_listed(folder: str) -> bool:
 
 
 def _refuse_links(folder: str, names: Sequence[str]) -> None:
-    """Raise UsageError if one of the *names* in *folder* is a symbolic link."""
+    """Raise CommandLineError if one of the *names* in *folder* is a symbolic link."""
     for name in names:
         path = os.path.join(folder, name)
         if os.path.islink(path):
-            raise UsageError(f"{path!r} is a symbolic link")
+            raise CommandLineError(f"{path!r} is a symbolic link")
 
 
 def _start(name: str, source: bytes, module: str | None) -> str:
@@ -348,27 +350,29 @@ def _start(name: str, source: bytes, module: str | None) -> str:
 
 def top_level(folder: str, module: str) -> str:
     """Return the path of the top-level package or file of *module*
-    in *folder*; raises UsageError.
+    in *folder*; raises CommandLineError.
     """
     parts = module.split(".")
     if not all(map(str.isidentifier, parts)):
-        raise UsageError(f"-m {module}: that is no name of a module, such as package.module")
+        raise CommandLineError(f"-m {module}: that is no name of a module, such as package.module")
     for name in (parts[0], f"{parts[0]}.py"):
         path = os.path.join(folder, name)
         if os.path.exists(path):
             return path
-    raise UsageError(f"-m {module}: {folder} holds neither a folder nor a file {parts[0]}(.py)")
+    raise CommandLineError(
+        f"-m {module}: {folder} holds neither a folder nor a file {parts[0]}(.py)"
+    )
 
 
 def module_file(module: str, files: dict[str, bytes]) -> str:
     """Return the path in *files* of the module, or of its __main__.py
-    if it is a package; raises UsageError.
+    if it is a package; raises CommandLineError.
     """
     name = module.replace(".", "/")
     for candidate in (f"{name}.py", f"{name}/__main__.py"):
         if candidate in files:
             return candidate
-    raise UsageError(f"-m {module}: there is no {name}.py, and no {name}/__main__.py")
+    raise CommandLineError(f"-m {module}: there is no {name}.py, and no {name}/__main__.py")
 
 
 def script_of_archive(path: str, files: dict[str, bytes]) -> str:
@@ -376,14 +380,14 @@ def script_of_archive(path: str, files: dict[str, bytes]) -> str:
     the topmost __main__.py, else the only topmost script.
 
     A conftest.py is no script.
-    Raises UsageError if there is no such script, or more than one.
+    Raises CommandLineError if there is no such script, or more than one.
     """
     sources = [name for name in files if name.endswith((".py", ".ipynb"))]
     scripts = list(itertools.filterfalse(_is_conftest, sources)) or sources
     topmost = _topmost(scripts)
     candidates = list(filter(_is_main, topmost)) or topmost
     if len(candidates) != 1:
-        raise UsageError(
+        raise CommandLineError(
             f"{path} holds {len(topmost)} scripts: name the one to run with -m PACKAGE.MODULE"
         )
     return candidates[0]
@@ -397,11 +401,11 @@ def _topmost(names: Sequence[str]) -> list[str]:
     return names_by_depth[min(names_by_depth)] if names_by_depth else []
 
 
-def _too_long(path: str) -> UsageError:
-    return UsageError(
+def _too_long(path: str) -> CommandLineError:
+    return CommandLineError(
         f"{path} has more than {LARGEST_SCRIPT // KIB} KiB: a reproducer is a short script"
     )
 
 
 def _raise(error: OSError) -> None:
-    raise UsageError(f"cannot read {error.filename}: {error.strerror}") from error
+    raise CommandLineError(f"cannot read {error.filename}: {error.strerror}") from error

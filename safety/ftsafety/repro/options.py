@@ -42,7 +42,7 @@ REPEATED = {
 
 
 @dataclass(frozen=True)
-class Options:
+class ReproOptions:
     """Options of one command line, as ftsafety.repro.arguments describes them. Times are in
     seconds, sizes in MiB.
     """
@@ -97,7 +97,7 @@ class Options:
         words: list[str] = []
         for name, option in REPEATED.items():
             value = getattr(self, name)
-            if value != getattr(Options, name) or name in ALWAYS_NAMED:
+            if value != getattr(ReproOptions, name) or name in ALWAYS_NAMED:
                 words += _words(option, value)
         return words
 

@@ -12,7 +12,7 @@ from ftrun.escape import one_line, terminal
 from ftsafety.repro.outcome import Kind, Outcome
 
 
-class Progress:
+class ProgressPrinter:
     """Printer of progress: one changing line on a terminal,
     elsewhere a line for each run. Owned by one thread.
     """

@@ -17,7 +17,7 @@ from ftsafety.repro.look import observations
 from ftsafety.repro.outcome import Kind, Outcome, Signature
 from ftsafety.repro.request import MIB
 from ftsafety.repro.script import Script
-from ftsafety.repro.verdict import FailureCounts, Verdict, groups_of, signatures_of
+from ftsafety.repro.verdict import FailureCounts, ScriptVerdict, groups_of, signatures_of
 from ftsafety.repro.verdict_words import named, others, rate, remarks, sentence
 
 # GitHub takes 65,536 characters an issue.
@@ -303,7 +303,7 @@ def _machine(description: dict) -> Iterator[str]:
 
 def render(
     script: Script,
-    verdict: Verdict,
+    verdict: ScriptVerdict,
     runs: AllRuns,
     commands: str,
     about: str,

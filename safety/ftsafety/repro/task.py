@@ -20,7 +20,7 @@ from ftrun.interruption import Interruption
 from ftsafety.repro.arguments import PROGRAM, parse
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.cli import Reproduction
-from ftsafety.repro.progress import Progress
+from ftsafety.repro.progress import ProgressPrinter
 from ftsafety.repro.script import Script
 
 
@@ -50,7 +50,7 @@ def _runs_of(request: dict, arguments: list[str], interruption: Interruption) ->
     options = parse([*arguments, *request["options"]], script=script)
     with contextlib.ExitStack() as stack:
         nowhere = stack.enter_context(open(os.devnull, "w"))
-        reproduction = Reproduction(options, interruption, Progress(nowhere), stack)
+        reproduction = Reproduction(options, interruption, ProgressPrinter(nowhere), stack)
         campaign = reproduction.campaign()
         runs = campaign.run(options.configs, request["rounds"], options.threads)
         return {

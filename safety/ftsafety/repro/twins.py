@@ -44,7 +44,7 @@ class LocalScripts(LocalTwin):
             raise Interrupted(self._interruption.signum) from None
 
 
-class Interpreter(LocalScripts):
+class NamedInterpreter(LocalScripts):
     """Interpreter named by --interpreter, such as a debug build or another version.
     May lack the twins' packages.
     """

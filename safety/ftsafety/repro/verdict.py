@@ -121,7 +121,7 @@ class FailureCounts:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ScriptVerdict:
     """Verdict on the runs, with the statistics behind it."""
 
     pattern: Pattern
@@ -183,7 +183,7 @@ def total(counts: Mapping[str, Count], configs: Iterable[str]) -> Count:
     return Count(failures, runs)
 
 
-def judge(every: AllRuns, level: float = SIGNIFICANT) -> Verdict:
+def judge(every: AllRuns, level: float = SIGNIFICANT) -> ScriptVerdict:
     """Return the verdict on the runs. Runs of interpreters
     that were given with `--interpreter` are ignored.
 
@@ -195,11 +195,11 @@ def judge(every: AllRuns, level: float = SIGNIFICANT) -> Verdict:
     judged = _configs(runs, attrgetter("counted"))
     unknown = _configs(runs, _is_unknown)
     if not _configs(runs, attrgetter("failures")):
-        return Verdict(_pattern_without_failures(runs, judged, unknown), judged, unknown)
+        return ScriptVerdict(_pattern_without_failures(runs, judged, unknown), judged, unknown)
     findings = _findings(runs, judged, level)
     main = _main(findings)
     besides = _besides(findings, main)
-    return Verdict(main.pattern, judged, unknown, main, besides, level)
+    return ScriptVerdict(main.pattern, judged, unknown, main, besides, level)
 
 
 def _configs[Value](values: Mapping[str, Value], test: Callable[[Value], object]) -> Configs:

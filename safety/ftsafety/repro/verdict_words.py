@@ -10,7 +10,7 @@ from ftrun.configurations import CONFIGURATIONS
 from ftsafety.repro.blocked import lacking, reason, stopped
 from ftsafety.repro.campaign import AllRuns, Runs, every_outcome, names_by_value
 from ftsafety.repro.outcome import Kind, Signature
-from ftsafety.repro.verdict import FailureCounts, Pattern, Verdict, interval, p_value, total
+from ftsafety.repro.verdict import FailureCounts, Pattern, ScriptVerdict, interval, p_value, total
 
 _CLAIMS = {
     Pattern.WITHOUT_GIL: "only without the GIL",
@@ -34,7 +34,7 @@ def named(signature: Signature) -> str:
     return f"{signature.what} at {signature.place}"
 
 
-def sentence(verdict: Verdict, runs: AllRuns) -> str:
+def sentence(verdict: ScriptVerdict, runs: AllRuns) -> str:
     """Return the verdict in one sentence."""
     if verdict.pattern is Pattern.NOT_BEGUN:
         return f"Did not get to its bug: {'; '.join(map(reason, stopped(runs)))}."
@@ -54,7 +54,7 @@ def sentence(verdict: Verdict, runs: AllRuns) -> str:
     return f"{_claim(verdict)}: {_seen(verdict.main)}{test}."
 
 
-def _not_reproduced(verdict: Verdict, runs: AllRuns) -> str:
+def _not_reproduced(verdict: ScriptVerdict, runs: AllRuns) -> str:
     numbers = {runs[config].counted for config in verdict.judged}
     counts = " and ".join(sorted(map(str, numbers)))
     high = interval(0, min(numbers))[1]
@@ -77,7 +77,7 @@ def _fisher(p: float | None) -> str:
     return f"Fisher's exact test: p = {p:.2g}"
 
 
-def remarks(verdict: Verdict, runs: AllRuns) -> Iterator[str]:
+def remarks(verdict: ScriptVerdict, runs: AllRuns) -> Iterator[str]:
     """Yield sentences that qualify the verdict: further failures, runs that are missing or do not
     count, and why.
     """
@@ -100,7 +100,7 @@ def remarks(verdict: Verdict, runs: AllRuns) -> Iterator[str]:
         yield from _more_often(verdict)
 
 
-def _besides(finding: FailureCounts, verdict: Verdict) -> str:
+def _besides(finding: FailureCounts, verdict: ScriptVerdict) -> str:
     assert finding.signature is not None
     p = ""
     if finding.p is not None:
@@ -148,7 +148,7 @@ def _outlasted(config: str, limited: Runs, runs: AllRuns) -> Iterator[str]:
         )
 
 
-def _unknown(verdict: Verdict) -> Iterator[str]:
+def _unknown(verdict: ScriptVerdict) -> Iterator[str]:
     absent = [config for config in CONFIGURATIONS if config not in verdict.judged]
     if absent:
         yield f"Nothing is known of {', '.join(absent)}."
@@ -192,7 +192,7 @@ def _seen(finding: FailureCounts) -> str:
     return ", ".join(words)
 
 
-def _claim(verdict: Verdict) -> str:
+def _claim(verdict: ScriptVerdict) -> str:
     assert verdict.main is not None
     subject = "Fails"
     if verdict.main.signature is not None:
@@ -202,7 +202,7 @@ def _claim(verdict: Verdict) -> str:
     return f"{subject} {_conditions(verdict)}"
 
 
-def _conditions(verdict: Verdict) -> str:
+def _conditions(verdict: ScriptVerdict) -> str:
     """Return where the script fails, for patterns that have no name of their own."""
     alone = ""
     if len(verdict.judged) == 1:
@@ -214,7 +214,7 @@ def _conditions(verdict: Verdict) -> str:
     return f"on {' and on '.join(builds)}{alone}{only_there}"
 
 
-def _where(finding: FailureCounts, verdict: Verdict) -> str:
+def _where(finding: FailureCounts, verdict: ScriptVerdict) -> str:
     if finding.failing == verdict.judged and len(verdict.judged) > 1:
         return " in every configuration"
     if finding.pattern in _CLAIMS:
@@ -222,7 +222,7 @@ def _where(finding: FailureCounts, verdict: Verdict) -> str:
     return ""
 
 
-def _more_often(verdict: Verdict) -> Iterator[str]:
+def _more_often(verdict: ScriptVerdict) -> Iterator[str]:
     """Yield a sentence if the failure rates without and with the GIL differ significantly."""
     assert verdict.main is not None or not verdict.judged
     configs = verdict.judged_with_gil

@@ -162,7 +162,7 @@ def hostile(document: model.Results) -> model.Results:
     spoilt.status, spoilt.warnings, spoilt.skipped = (
         "incomplete",
         [HOSTILE],
-        [model.Skipped(HOSTILE, HOSTILE)],
+        [model.SkippedPart(HOSTILE, HOSTILE)],
     )
     spoilt.options = replace(spoilt.options, data=HOSTILE, out=HOSTILE, scenarios=[HOSTILE])
     spoilt.environment.revision.commit = spoilt.environment.source = HOSTILE

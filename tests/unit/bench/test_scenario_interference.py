@@ -12,7 +12,7 @@ from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.metrics import METRICS
 from ftbench.rounds.controller import choose
 from ftbench.scenarios import SCENARIOS
-from ftbench.scenarios.interference import Loop
+from ftbench.scenarios.interference import TrainingLoop
 
 SCENARIO = SCENARIOS["interference"]
 
@@ -60,7 +60,7 @@ class Clock:
 @pytest.mark.parametrize("period, batches", [(0.020, 50), (0.040, 25), (0.0025, 400)])
 def test_batches_are_taken_when_they_are_due(monkeypatch, period, batches):
     clock = Clock(monkeypatch)
-    times = Loop(clock.every(0.0), period, 0).run(clock.step, 1.0, period)
+    times = TrainingLoop(clock.every(0.0), period, 0).run(clock.step, 1.0, period)
     assert times == pytest.approx([0.010] * len(times)) and len(times) == pytest.approx(100, abs=1)
     assert clock.taken == pytest.approx(batches, abs=4) and clock.now == pytest.approx(
         101.0, abs=0.02
@@ -69,14 +69,14 @@ def test_batches_are_taken_when_they_are_due(monkeypatch, period, batches):
 
 def test_waiting_is_no_part_of_a_step_and_is_not_made_up_for(monkeypatch):
     clock = Clock(monkeypatch)
-    times = Loop(clock.every(0.500), 0.020, 0).run(clock.step, 5.0, 0.020)
+    times = TrainingLoop(clock.every(0.500), 0.020, 0).run(clock.step, 5.0, 0.020)
     assert times == pytest.approx([0.010] * len(times))
     assert 5 <= clock.taken <= 11  # those that did not come in time are not taken all at once
 
 
 def test_an_idle_turn_takes_no_batch_and_a_loading_turn_empties_the_queue_first(monkeypatch):
     clock = Clock(monkeypatch)
-    loop = Loop(clock.every(0.0), 0.050, queued=4)
+    loop = TrainingLoop(clock.every(0.0), 0.050, queued=4)
     assert loop.turn(clock.step, 0) == pytest.approx(0.010) and clock.taken == 0
     assert loop.turn(clock.step, 1) == pytest.approx(0.010)
     assert clock.taken == pytest.approx(4 + 6, abs=1)
@@ -90,7 +90,7 @@ def test_a_step_that_loading_makes_twice_as_long_is_found(monkeypatch):
             clock.step_seconds = 0.020
             yield number
 
-    loop = Loop(batches(), 0.050, queued=2)
+    loop = TrainingLoop(batches(), 0.050, queued=2)
     assert loop.turn(clock.step, 1) / Clock(monkeypatch).step_seconds == pytest.approx(2)
 
 

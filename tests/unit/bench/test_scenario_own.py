@@ -18,7 +18,7 @@ import torch
 
 from ftbench import cli
 from ftbench.arguments import UsageError, parse
-from ftbench.document.model import Skipped
+from ftbench.document.model import SkippedPart
 from ftbench.document.store import load
 from ftbench.measure import checksums
 from ftbench.plan.scenario import Task, TrialError
@@ -341,7 +341,7 @@ def test_a_twin_that_cannot_load_it_is_left_out_in_a_line(files):
     Measurement(
         scenario, options("dataset"), Twins({"ft": Broken(), "gil": Here()}), display
     ).look()
-    assert display.results.skipped == [Skipped("dataset: the ft twin", "OSError: no disc")]
+    assert display.results.skipped == [SkippedPart("dataset: the ft twin", "OSError: no disc")]
     assert display.notes == [
         "OSError: no disc\n    in drive A",
         "left out: dataset: the ft twin: OSError: no disc",

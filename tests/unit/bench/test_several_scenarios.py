@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from ftbench.document.model import Results, Skipped
+from ftbench.document.model import Results, SkippedPart
 from ftbench.document.store import RunDirectory
 from ftbench.plan import shortest, sizing
 from ftbench.plan.candidates import Candidate
@@ -42,7 +42,7 @@ def test_what_a_run_did_not_come_to_is_said(suite):
     this.results.scenarios.append(SimpleNamespace(name="contention"))
     this.stop("interrupted (SIGINT)")
     assert this.results.skipped == [
-        Skipped("memory", "the run ended before its first round had: interrupted (SIGINT)")
+        SkippedPart("memory", "the run ended before its first round had: interrupted (SIGINT)")
     ]
 
 
@@ -95,7 +95,7 @@ def budgets(suite, monkeypatch):
 
 def test_scenarios_for_which_no_time_is_left_are_left_out_with_the_reason(budgets):
     this = budgets(500.0, "contention")
-    assert this.results.skipped == [Skipped("contention", "3 rounds need more")]
+    assert this.results.skipped == [SkippedPart("contention", "3 rounds need more")]
     assert [entry.name for entry in this.results.scenarios] == ["pillow", "memory"]
     assert this.results.status == "complete"
 

@@ -23,7 +23,7 @@ from ftrun import target
 from ftsafety.audit.comparison import difference, freeze
 from ftsafety.audit.locks import is_held, is_lock
 from ftsafety.audit.reachable import Node, walk
-from ftsafety.audit.snapshot import Snapshot
+from ftsafety.audit.snapshot import DatasetSnapshot
 from tests.checkout import importable
 from tests.datasets import Rows
 from tests.programs import completed
@@ -335,7 +335,7 @@ def test_a_container_is_restored_whatever_its_class_makes_of_it(container):
         if kind is not collections.OrderedDict
         else kind.__repr__(container)
     )
-    snapshot = Snapshot([Node("dataset.kept", container)])
+    snapshot = DatasetSnapshot([Node("dataset.kept", container)])
     kind.clear(container)
     assert not kind.__len__(container)
     snapshot.restore()

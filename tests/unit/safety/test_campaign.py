@@ -10,7 +10,7 @@ from ftrun.configurations import CONFIGURATIONS
 from ftrun.errors import Interrupted
 from ftsafety.repro.campaign import Campaign
 from ftsafety.repro.outcome import Kind, Outcome
-from ftsafety.repro.progress import Progress
+from ftsafety.repro.progress import ProgressPrinter
 from ftsafety.repro.request import Limits
 from ftsafety.repro.script import Script
 from ftsafety.repro.verdict import Pattern
@@ -74,6 +74,6 @@ def test_all_rounds_are_an_all_clear():
 
 def test_a_line_of_ours_is_not_made_by_others():
     stream = io.StringIO()
-    with contextlib.closing(Progress(stream)) as progress:
+    with contextlib.closing(ProgressPrinter(stream)) as progress:
         progress.note("repro: x\n\rrepro: Not reproduced\x1b[2J")
     assert stream.getvalue() == "repro: x  repro: Not reproduced\\x1b[2J\n"

@@ -14,9 +14,9 @@ from ftrun.errors import TwinError
 from ftrun.interruption import Interruption
 from ftsafety.repro import cluster
 from ftsafety.repro.cluster import ClusterCampaign
-from ftsafety.repro.options import Options
+from ftsafety.repro.options import ReproOptions
 from ftsafety.repro.outcome import Kind, Outcome
-from ftsafety.repro.progress import Progress
+from ftsafety.repro.progress import ProgressPrinter
 from ftsafety.repro.script import Script
 
 PYTHON = dict.fromkeys(("version", "executable", "build", "compiler", "config_args"), "")
@@ -67,8 +67,8 @@ def run(monkeypatch):
             yield iter([{"threads": 2}, *(message for messages in tasks for message in messages)])
 
         monkeypatch.setattr(cluster, "connected", connected)
-        options = Options(Script("bug.py", b""), dask="tcp://host:1", dask_python="python3")
-        campaign = ClusterCampaign(options, Interruption(), Progress())
+        options = ReproOptions(Script("bug.py", b""), dask="tcp://host:1", dask_python="python3")
+        campaign = ClusterCampaign(options, Interruption(), ProgressPrinter())
         return campaign.run(configs, repeat or len(tasks), 2, enough=enough), campaign
 
     return run

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ftsafety.errors import UsageError
+from ftsafety.errors import CommandLineError
 from ftsafety.repro.inputs import LARGEST_FOLDER, LARGEST_SCRIPT, LARGEST_SENT, MOST_FILES, load
 from ftsafety.repro.notebook import is_percent_script, python_of_percent_script
 from ftsafety.repro.outcome import Blocker, Kind
@@ -111,7 +111,7 @@ def test_a_module_of_a_folder_with_relative_imports(run_script, write):
         ("pkg.no", "no pkg/no.py"),
         ("p;x", "no name"),
     ):
-        with pytest.raises(UsageError, match=words):
+        with pytest.raises(CommandLineError, match=words):
             load(None, module)
 
 
@@ -148,7 +148,7 @@ def test_a_file_of_tests_is_run_with_pytest(run_script, write):
         assert named.how == TESTS
         done = run_script(named)
         assert done.kind == Kind.EXCEPTION and done.detail.endswith(" in test_counter[2]"), done
-    with pytest.raises(UsageError, match="conftest.py is no script: .* name a file of tests"):
+    with pytest.raises(CommandLineError, match="conftest.py is no script: .* name a file of tests"):
         load("conftest.py")
     write({"test_main.py": TEST + "if __name__ == '__main__': test_counter(1)"})
     assert load("test_main.py").how == FILE
@@ -264,7 +264,7 @@ def test_a_notebook_with_display_and_a_future_import(run_script, write):
 )
 def test_a_notebook_that_is_none(write, content):
     write({"bug.ipynb": content})
-    with pytest.raises(UsageError, match="notebook|surrogate"):
+    with pytest.raises(CommandLineError, match="notebook|surrogate"):
         load("bug.ipynb")
 
 
@@ -278,7 +278,7 @@ def test_an_archive(run_script, write):
     assert run_script(script).stdout == "7\n"
     write({"pkg.zip": archive({"pkg/a.py": "print(__name__)", "pkg/b.py": ""})})
     assert run_script(load("pkg.zip", "pkg.a")).stdout == "__main__\n"
-    with pytest.raises(UsageError, match="holds 2 scripts"):
+    with pytest.raises(CommandLineError, match="holds 2 scripts"):
         load("pkg.zip")
     write(
         {
@@ -334,7 +334,7 @@ def test_an_archive_that_means_harm_gets_nowhere(write, tmp_path, made, words):
     if words == "cannot be unpacked" and content.startswith(b"PK\x03") and len(content) > 100:
         content = content[:45] + bytes(8) + content[53:]  # in the middle of the packed bytes
     write({"in/bug.zip": content})
-    with pytest.raises(UsageError, match=words) as refused:
+    with pytest.raises(CommandLineError, match=words) as refused:
         load("in/bug.zip")
     assert str(refused.value).isprintable() and len(str(refused.value)) < 300
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
@@ -344,7 +344,7 @@ def test_what_an_archive_says_about_sizes_is_not_believed(write):
     packed = archive({"bug.py": "1", "bomb": bytes(LARGEST_FOLDER + 1)})
     size = (LARGEST_FOLDER + 1).to_bytes(4, "little")
     write({"bug.zip": packed.replace(size, (10).to_bytes(4, "little"))})
-    with pytest.raises(UsageError, match=r"64 MiB|unpacked"):
+    with pytest.raises(CommandLineError, match=r"64 MiB|unpacked"):
         load("bug.zip")
 
 
@@ -361,19 +361,19 @@ def test_a_folder_with_what_is_no_file(write, tmp_path):
             ("tree", "link"),
             ("socket", "is no file"),
         ):
-            with pytest.raises(UsageError, match=words):
+            with pytest.raises(CommandLineError, match=words):
                 load("bug.py", beside=[folder])
     for path in ("fifo/pipe", "link/passwd", "/dev/zero", "no.csv"):
         for given in ({"beside": [path]}, {"stdin": path}):
-            with pytest.raises(UsageError):
+            with pytest.raises(CommandLineError):
                 load("bug.py", **given)
     write({"inside/bug.py/x": "", "module/m.py": b"1" * (LARGEST_SCRIPT + 1)})
     for path in ("bug.py", "inside/bug.py"):
-        with pytest.raises(UsageError, match="two files"):
+        with pytest.raises(CommandLineError, match="two files"):
             load("bug.py", beside=[path])
-    with pytest.raises(UsageError, match="more than 1024 KiB"):
+    with pytest.raises(CommandLineError, match="more than 1024 KiB"):
         load("module", "m")
-    with pytest.raises(UsageError, match="is no file"):
+    with pytest.raises(CommandLineError, match="is no file"):
         load("fifo/pipe")
 
 
@@ -381,7 +381,7 @@ def test_standard_input_counts_with_the_files_that_are_sent(write):
     write({"bug.py": "1", "data": bytes(LARGEST_SENT - 100), "in.txt": bytes(200)})
     assert len(load("bug.py", beside=["data"], stdin="in.txt").stdin) == 200
     assert load("bug.py", beside=["data"], walled=True).files
-    with pytest.raises(UsageError, match="more than 8 MiB"):
+    with pytest.raises(CommandLineError, match="more than 8 MiB"):
         load("bug.py", beside=["data"], stdin="in.txt", walled=True)
 
 
@@ -395,7 +395,7 @@ def test_files_that_cannot_be_written_make_no_run(run_script):
     "path", ["https://gist.github.com/x/1", "http://x/bug.py", "file:///etc/passwd"]
 )
 def test_an_address_is_refused_and_says_why(path):
-    with pytest.raises(UsageError, match="downloads nothing"):
+    with pytest.raises(CommandLineError, match="downloads nothing"):
         load(path)
 
 

@@ -9,14 +9,14 @@ import pytest
 
 from ftrun.errors import MetadataError
 from ftrun.inline_metadata import dependencies
-from ftsafety.errors import UsageError
+from ftsafety.errors import CommandLineError
 from ftsafety.repro import commands
 from ftsafety.repro.arguments import parse
 from ftsafety.repro.campaign import Runs
 from ftsafety.repro.classify import printable
 from ftsafety.repro.commands import one_run, repro
 from ftsafety.repro.inputs import read_script
-from ftsafety.repro.options import Options
+from ftsafety.repro.options import ReproOptions
 from ftsafety.repro.outcome import Blocker, Kind, Outcome, Signature, from_json
 from ftsafety.repro.report import environment, excerpt, one_line, render
 from ftsafety.repro.script import MODULE, Script
@@ -70,7 +70,7 @@ def test_scripts_that_are_refused_at_once(tmp_path):
     good.write_text("print(1)\n")
     (tmp_path / "link.py").symlink_to(good)
     assert read_script(str(good), False) == b"print(1)\n"
-    with pytest.raises(UsageError, match="symbolic link"):
+    with pytest.raises(CommandLineError, match="symbolic link"):
         read_script(str(tmp_path / "link.py"), False)
     for content, words in (
         (b" \n", "is empty"),
@@ -78,13 +78,13 @@ def test_scripts_that_are_refused_at_once(tmp_path):
         (b"#" * (2 << 20), "1024 KiB"),
     ):
         good.write_bytes(content)
-        with pytest.raises(UsageError, match=words):
+        with pytest.raises(CommandLineError, match=words):
             read_script(str(good), False)
     for name in (b"\xff.py", b"a\nb.py", b"\x1b]52;c;x\x07.py", "\u202egp.py".encode()):
         path = os.path.join(os.fsencode(tmp_path), name)
         with open(path, "wb") as file:
             file.write(b"print(1)\n")
-        with pytest.raises(UsageError, match="cannot be shown") as refused:
+        with pytest.raises(CommandLineError, match="cannot be shown") as refused:
             read_script(os.fsdecode(path), False)
         assert str(refused.value).isprintable()
 
@@ -195,12 +195,12 @@ def test_a_command_behind_walls_reads_a_script_alone_from_standard_input(
     default_series, path, command
 ):
     twins = (("ft", "unix:/run/ft/socket"),)
-    assert repro(Options(Script("bug.py", b"", path), path, threads=2, twins=twins)) == command
+    assert repro(ReproOptions(Script("bug.py", b"", path), path, threads=2, twins=twins)) == command
 
 
 def test_standard_input_of_a_module_is_read_from_this_directory(default_series):
     script = Script("pkg/x.py", b"", "a b", how=MODULE)
-    options = Options(script, "a b", module="pkg.x", stdin="in put.txt")
+    options = ReproOptions(script, "a b", module="pkg.x", stdin="in put.txt")
     command = one_run(options, Runs("gil"), {"gil": DESCRIBED}, {})
     assert re.search(r"^\(cd 'a b' && .* python -m pkg\.x\) <'in put\.txt'$", command, re.MULTILINE)
 

@@ -12,7 +12,7 @@ from ftloader import DataLoader
 from ftloader.batch import layout
 from ftloader.batch.assembly import BatchHints, Mode, SharedBatch
 from ftloader.batch.errors import ErrorPolicy
-from ftloader.batch.fetch import BatchSettings, Epoch, Failure, Fetched
+from ftloader.batch.fetch import BatchFailure, BatchSettings, Epoch, Fetched
 from ftloader.batch.in_use import WorkersInUse
 from ftloader.batch.layout import Layout
 from ftloader.batch.memory import BufferPool
@@ -137,5 +137,5 @@ def test_no_sample_is_loaded_for_a_batch_that_there_is_no_memory_for():
     hints = of_threads()
     hints.expected = Layout.of(HUGE[0])
     outcome = build(hints, counting, [*range(8)])
-    assert isinstance(outcome, Failure) and "can't allocate memory" in str(outcome.exception)
+    assert isinstance(outcome, BatchFailure) and "can't allocate memory" in str(outcome.exception)
     assert loaded == []

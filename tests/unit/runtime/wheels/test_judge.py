@@ -343,7 +343,7 @@ def changed(data, offset, number):
 
 def test_no_directory_takes_all_memory():
     with pytest.raises(BadArchive, match="takes 1125899906842624 bytes"):
-        archive._Reader(io.BytesIO(b"")).read(1 << 50)
+        archive._WheelReader(io.BytesIO(b"")).read(1 << 50)
 
 
 @pytest.mark.slow
