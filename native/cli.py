@@ -14,10 +14,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import TwinsError, build, cache, machine, testing
+from . import TwinsError, build, cache, completion, machine, testing
 from .build import CHECKOUT, SOURCES, TWINS, Twin
 
-VERBS = ("setup", "info", "exec", "bench", "repro", "test", "audit", "clean")
+VERBS = ("setup", "info", "exec", "bench", "repro", "test", "audit", "clean", "completion")
 # Modules that check the arguments of a verb. They need the standard library alone.
 ARGUMENTS = {
     "bench": "ftbench.arguments",
@@ -53,7 +53,15 @@ environment:
 SETUP = """\
 Builds both twins where they are missing: CPython, and the locked packages. uv downloads both
 interpreters, optimised. Where it cannot, or with PYTHON_FROM=source, they are compiled from Debian's
-signed source, with a training run (PGO): ten to fifteen minutes on two cores."""
+signed source, with a training run (PGO): ten to fifteen minutes on two cores.
+
+  ./twins setup --no-pgo"""
+
+INFO = """\
+Describes both twins: versions, flags, GIL state, processor, GPU.
+
+  ./twins info
+  ./twins info --requirements docker/requirements.in"""
 
 EXEC = """\
 Runs CMD with the twin's python, pip and pytest first on PATH and ftloader importable;
@@ -73,6 +81,17 @@ CONTRIBUTING.md says what runs where.
   ./twins test --quick
   ./twins test ft -k order
   ./twins test ft tests/unit/loader"""
+
+CLEAN = """\
+Deletes everything that ./twins built, after it has said how much that is and has asked.
+
+  ./twins clean"""
+
+COMPLETION = """\
+Prints a script that completes verbs, options and names when you type ./twins and press Tab.
+For each new shell, put this line with the full path of ./twins into ~/.bashrc:
+
+  source <(./twins completion bash)"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -140,7 +159,8 @@ def _parser() -> argparse.ArgumentParser:
         "--yes", action="store_true", help="as root, install missing system packages without asking"
     )
 
-    info = verb("info", "describe both twins: versions, flags, GIL state, processor, GPU", _info)
+    help_text = "describe both twins: versions, flags, GIL state, processor, GPU"
+    info = verb("info", help_text, _info, INFO)
     info.add_argument(
         "--json", action="store_true", help="print one JSON object with the keys ft and gil"
     )
@@ -169,8 +189,12 @@ def _parser() -> argparse.ArgumentParser:
         "audit", "find out whether a dataset of yours is safe under threads", _audit, add_help=False
     )
 
-    clean = verb("clean", "delete everything that ./twins built", _clean)
+    clean = verb("clean", "delete everything that ./twins built", _clean, CLEAN)
     clean.add_argument("--yes", action="store_true", help="do not ask")
+
+    completion_ = verb("completion", "complete verbs and options in bash", _completion, COMPLETION)
+    completion_.add_argument("shell", choices=["bash"])
+    completion_.set_defaults(parsers=verbs.choices)
     return parser
 
 
@@ -353,6 +377,24 @@ def _test(_, rest) -> int:
         rest.remove("--quick")
         runs = testing.quick_runs(twins[names[0]], rest)
     return testing.run(runs or testing.all_runs(twins, rest), selection=bool(rest))
+
+
+def _completion(options, _) -> int:
+    sys.path += SOURCES
+    names = {verb: list(TWINS) for verb in ("exec", "test", "audit")}
+    names["completion"] = ["bash"]
+    parsers = dict(options.parsers)
+    for verb in ("repro", "audit"):
+        parsers[verb] = importlib.import_module(ARGUMENTS[verb]).parser()
+    bench = importlib.import_module(ARGUMENTS["bench"])
+    parsers["bench"] = bench.parser(both=True)
+    names["bench"] = [*bench.READERS, "all", *bench.GROUPS, *bench.SCENARIOS]
+    words = {
+        verb: (names.get(verb, []), completion.options(parser.format_usage()))
+        for verb, parser in parsers.items()
+    }
+    print(completion.bash(words), end="")
+    return 0
 
 
 def _clean(options, _) -> int:

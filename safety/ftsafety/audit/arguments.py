@@ -26,6 +26,7 @@ FILE.py:NAME
   a path to a .py file, or a module that can be imported from here, and in it a dataset, a DataLoader,
   or a function or class that gives one when called without arguments:
 
+    PROGRAM EXAMPLE
     PROGRAM my_package.data:train_set
     PROGRAM train.py:make_dataset --threads 16 --seconds 60
     PROGRAM data.py:Crops --indices 0,17,99 --json > audit.json
@@ -46,6 +47,8 @@ exit status:
 """
 
 
+# The one of this project: in the images, or beside ./twins.
+_EXAMPLE = os.path.join(os.environ.get("FT_ENV_PROJECT", ""), "examples/audit_dataset.py:broken")
 _SECONDS = number("a number of seconds, more than 0", 1e-9, 1e7)
 
 
@@ -56,7 +59,7 @@ def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog=program,
         description=DESCRIPTION,
-        epilog=EPILOG.replace("PROGRAM", program),
+        epilog=EPILOG.replace("PROGRAM", program).replace("EXAMPLE", _EXAMPLE),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     result.add_argument(

@@ -45,7 +45,7 @@ Packages that the twins do not have are named in the script's inline metadata (P
   # ///
 """
 
-_NATIVE = """  ./twins repro bug.py
+_NATIVE = """  ./twins repro repro/counter_increment.py
   ./twins repro bug.py --threads 8 --repeat 50 --timeout 20 --out report.md
   ./twins repro bug.py --shrink-threads            the smallest number of threads that still fails
   ./twins repro bug.py --arg 8 --arg=--fast --with values.csv --stdin answers.txt
