@@ -65,7 +65,9 @@ def test_the_image_names_its_verbs_first(arguments, tmp_path):
     """Also for its default command if there is nothing to read."""
     variables = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     done = completed([CHECKOUT / "docker/entrypoint", *arguments], env=variables, status=0)
-    assert done.stdout.startswith("usage: docker run --rm ")
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("gil-env: CPython with the GIL, with PyTorch")
+    assert lines[1].startswith("usage: docker run --rm gil-env VERB") and len(lines) <= 10
     assert all(f"\n  {verb} " in done.stdout for verb in ("info", "bench", "audit", "repro"))
 
 
