@@ -64,7 +64,7 @@ DOCKER = """#!/bin/sh
 echo "$*" >>"$CALLS"
 while [ $# -gt 0 ]; do
   [ "$1" != --metadata-file ] || printf '{\\n  "containerimage.digest": "sha256:%s"\\n}' abc >"$2"
-  [ "$1" != inspect ] || echo sha256:def
+  [ "$1" != inspect ] || echo '"sha256:def"'
   shift
 done
 """
