@@ -15,7 +15,7 @@ from tests.programs import completed
 
 pytestmark = pytest.mark.slow
 
-USAGE_ON_ERROR = [".ci/base-image", ".ci/engine"] + [
+USAGE_ON_ERROR = [".ci/base-image", ".ci/engine", ".ci/publish-images"] + [
     f"docker/{name}"
     for name in (
         "build-cpython",
@@ -26,7 +26,7 @@ USAGE_ON_ERROR = [".ci/base-image", ".ci/engine"] + [
         "patch-cpython",
     )
 ]
-SCRIPTS = [*USAGE_ON_ERROR, "docker/apt-install", "docker/lock"]
+SCRIPTS = [*USAGE_ON_ERROR, ".ci/release-check", "docker/apt-install", "docker/lock"]
 
 
 def run(environment, script, *arguments, status=None, **variables):
