@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 _SCRIPT = """\
 # For bash: source <(./twins completion bash)
@@ -26,7 +26,7 @@ def options(usage: str) -> list[str]:
     return sorted({"--help", *re.findall(r"--[a-z][a-z-]*", usage)})
 
 
-def bash(words: dict[str, tuple[Iterable[str], Iterable[str]]]) -> str:
+def bash(words: Mapping[str, tuple[Iterable[str], Iterable[str]]]) -> str:
     """Return a script for bash that completes command lines of `./twins`.
 
     *words*: for each verb, the names that can follow it, and its options.
