@@ -47,7 +47,7 @@ def write(why_view: WhyView) -> None:
 
 def _sentences(dataset: str, why: Why) -> Iterator[str]:
     threads = f"{dataset}: {why.threads} threads without the GIL"
-    yield f"{threads} are {_times(why.shared)} one{_with_copies(why)}."
+    yield f"{threads} are {_times(why.shared)} one{_with_copies(why)}.{_load(why)}"
     yield from _answer(why)
     yield from _rest(why)
     for part, reason in why.lacking.items():
@@ -55,9 +55,14 @@ def _sentences(dataset: str, why: Why) -> Iterator[str]:
             yield f"`{part}` has no copy, so the threads always shared it: {reason}."
     if why.unmeasured:
         yield f"Not measured, since a first look found less harm: {', '.join(why.unmeasured)}."
-    if why.disturbances:
-        load = "; ".join(why.disturbances)
-        yield f"{load[0].upper()}{load[1:]}. {BUSY}"
+
+
+def _load(why: Why) -> str:
+    """Return what other programs took of the CPUs: without it, the speeds mislead."""
+    if not why.disturbances:
+        return ""
+    load = "; ".join(why.disturbances)
+    return f" But {load}. {BUSY}"
 
 
 def _with_copies(why: Why) -> str:
