@@ -54,7 +54,7 @@ def pytest_addoption(parser):
     )
 
 
-CASES = 4
+CASES = 2
 """Number of cases of a test that --quick runs, unless a mark says another."""
 
 STDERR = pytest.StashKey()
@@ -184,14 +184,16 @@ def shell_environment():
 
 
 @pytest.fixture(scope="session")
-def _imported_python():
+def _imported_python(pytestconfig):
+    assert not pytestconfig.getoption("--quick"), "mark a test that starts a program slow"
     python = ForkedPython("torch, ftloader")
     yield python
     python.kill()
 
 
 @pytest.fixture(scope="session")
-def _python_with_torch():
+def _python_with_torch(pytestconfig):
+    assert not pytestconfig.getoption("--quick"), "mark a test that starts a program slow"
     python = ForkedPython("torch")
     yield python
     python.kill()

@@ -23,6 +23,7 @@ from tests.checkout import CHECKOUT
 from tests.unit.bench import documents
 
 
+@pytest.mark.slow
 def test_what_is_written_is_read(document, tmp_path):
     grown = documents.with_stress(documents.with_inside(documents.many(document)), failing=True)
     directory = RunDirectory(tmp_path)

@@ -116,6 +116,7 @@ def test_truncated_images_are_named(photos, tmp_path, keep):
         images.validate(images.own_images(tmp_path)[0], ignore)
 
 
+@pytest.mark.slow
 def test_generated_images_are_as_large_as_photographs_and_differ_as_much():
     # The photographs are the twelve of Debian's package mate-backgrounds 1.26.0-1 (mate/nature),
     # cut and resized to the scenario's size and saved with its JPEG settings. Their decoding time

@@ -264,6 +264,7 @@ def test_names_are_as_long_as_they_have_to_be(cluster):
     ]
 
 
+@pytest.mark.slow
 def test_the_files(cluster, capsys):
     for number in range(5):
         cluster.node(f"node{number}", f"Processor {number % 2}")

@@ -176,6 +176,7 @@ def test_out_is_checked_before_anything_is_built(given, capsys):
     )
 
 
+@pytest.mark.slow
 def test_every_printed_command_is_understood_where_it_was_printed(saved_run, capsys):
     """In the terminal, the page and the summary: options are checked,
     and what is to be read is there.

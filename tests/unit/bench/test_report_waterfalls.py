@@ -235,7 +235,7 @@ def test_who_gave_other_samples_is_not_advised(many, wrong):
 
 
 @pytest.mark.parametrize("wrong", ["ft/loader-thread/2", "gil/loader-process/2"])
-@pytest.mark.slow(cases=1)
+@pytest.mark.slow
 def test_no_output_has_a_ratio_of_different_samples(many, capsys, wrong):
     chain = alone(many, many.scenario("chain"))
     told = with_other_samples(chain, wrong)
@@ -277,7 +277,7 @@ def test_no_output_has_a_ratio_of_different_samples(many, capsys, wrong):
     assert page.results() == as_json(told.results)
 
 
-@pytest.mark.slow(cases=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds, status", [(1, "complete"), (2, "incomplete")])
 def test_too_little_is_no_advice(many, rounds, status, capsys):
     def cut(results: Results) -> None:

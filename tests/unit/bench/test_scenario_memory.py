@@ -130,6 +130,7 @@ def telling(library: Path, environment, code: str = TELLS):
         process.stdin.close()
 
 
+@pytest.mark.slow
 def test_the_libraries_count_once_whoever_else_has_mapped_them(library, environment):
     """Other trials are alive while one is measured;
     their share of torch's libraries is nobody's gain.
@@ -144,6 +145,7 @@ def test_the_libraries_count_once_whoever_else_has_mapped_them(library, environm
         assert of_kernel - of_kernel_then > FILE_MIB / 2
 
 
+@pytest.mark.slow
 def test_the_libraries_of_a_tree_count_once(library, environment):
     with telling(library, environment) as ask:
         alone, _, _ = ask()

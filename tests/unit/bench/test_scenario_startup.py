@@ -30,6 +30,7 @@ def test_a_table_has_its_size_and_its_rows():
     assert numpy.array_equal(table[3], numpy.arange(3 * 1024, 4 * 1024))
 
 
+@pytest.mark.slow
 def test_threads_and_forked_processes_give_the_same_rows():
     found = []
     for variant in ("loader-thread", "loader-process"):

@@ -238,6 +238,7 @@ def outputs(document: Results, directory, capsys) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_report_shows_iterations_threads_and_failures(measured, tmp_path, capsys):
     failing = documents.with_stress(measured, failing=True)
     (config,) = failing.options.configs

@@ -172,6 +172,7 @@ IMPORTS = """
 """
 
 
+@pytest.mark.slow
 def test_importing_leaves_the_gil_alone_and_replaces_in_torch_what_is_listed(run_with_torch):
     status, printed, errors = run_with_torch(IMPORTS)
     assert (status, errors) == (0, "")

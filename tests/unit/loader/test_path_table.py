@@ -49,6 +49,7 @@ def test_content_cannot_be_changed():
         table.something = 1
 
 
+@pytest.mark.slow
 def test_many_names_take_little_memory():
     # Names as ImageNet's: 1,000 folders; a list of such pairs takes some 200 bytes for each.
     names = (

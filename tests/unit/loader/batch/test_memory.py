@@ -23,6 +23,7 @@ def threads(*args, **more):
 
 
 @pytest.mark.parametrize("leaves", [1, 8])
+@pytest.mark.slow
 def test_the_memory_of_several_large_arrays_is_faulted_in_once(leaves):
     pattern = np.random.default_rng(0).integers(0, 255, (320, 320, 3), np.uint8)
     images = Rows(

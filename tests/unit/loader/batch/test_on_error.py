@@ -115,6 +115,7 @@ def test_skip_leaves_the_sample_out_and_says_so(workers, dataset, batch_size, ba
 
 
 @pytest.mark.parametrize("workers", ways())
+@pytest.mark.slow(cases=1)
 def test_one_warning_at_the_end_of_an_epoch(workers):
     dl = DataLoader(bad(2, 3, 8, 9, 16), batch_size=4, **workers, on_error="skip")
     iterator = iter(dl)

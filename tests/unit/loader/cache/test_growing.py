@@ -57,9 +57,9 @@ def test_nothing_is_fetched_twice(opened, ready):
     assert sorted(again.reads) == [f"sample {number}" for number in range(40, 45)]
 
 
-@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize("method", ["thread", "process"])
 @pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.slow
 def test_a_loader_reads_the_epoch(ready, method, persistent):
     cache = ready(Numbered(30))  # torch's sampler refuses an empty dataset
     loader = DataLoader(
@@ -94,6 +94,7 @@ def test_a_copy_by_pickle_reads_and_writes_nothing(opened):
     cache.set_epoch(5)
 
 
+@pytest.mark.slow
 def test_a_forked_child_reads_and_leaves_the_rest_alone(ready):
     cache = ready(Numbered(None), min_samples=50)
     child = os.fork()
@@ -114,6 +115,7 @@ def test_a_forked_child_reads_and_leaves_the_rest_alone(ready):
     until(cache, lambda now: now.fetched > fetched)
 
 
+@pytest.mark.slow
 def test_old_samples_make_place_and_epochs_stay_readable(opened):
     cache = opened(Numbered(None, size=20_000), max_bytes=1 << 20, fetchers=3)
     seen = set()
@@ -391,7 +393,6 @@ def test_no_ctrl_c_comes_between_a_lock_and_its_release():
         assert "changed:\n" not in path.read_text(), f"{path}: enter the condition's lock instead"
 
 
-@pytest.mark.slow(cases=1)
 @pytest.mark.slow
 def test_ctrl_c_leaves_nothing(run_program, tmp_path):
     status, out, err = run_program(f"""

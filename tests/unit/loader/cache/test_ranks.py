@@ -38,6 +38,7 @@ def pins(directory):
     return [name for name in os.listdir(directory) if name.endswith(".pins")]
 
 
+@pytest.mark.slow
 def test_readers_wait_for_the_writer_s_epochs(cache, reader):
     seen = []
 
@@ -97,6 +98,7 @@ def test_epochs_that_differ(cache, reader, opened):
     assert keys_of(reader) == keys_of(again)
 
 
+@pytest.mark.slow
 def test_a_reader_that_the_writer_overtakes_is_told_of_that(cache, reader, monkeypatch):
     """The writer sets the next epoch, and evicts segments,
     just before the reader has pinned them.
@@ -146,6 +148,7 @@ def test_what_is_being_written_is_no_snapshot(cache, reader, monkeypatch):
     assert keys_of(reader) == keys_of(cache)
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_killed_leaves_no_pins(cache, tmp_path):
     cache.set_epoch(0)
     reading, writing = os.pipe()

@@ -99,7 +99,7 @@ def test_who_finds_no_room_waits_for_the_next_snapshot(store):
 
 
 @pytest.mark.parametrize("format", FORMATS.values(), ids=FORMATS)
-@pytest.mark.slow(cases=1)
+@pytest.mark.slow
 def test_the_budget_is_kept_by_the_byte(disk, format):
     """The file system is as large as the budget: one byte too many would be an error."""
     directory = disk(2 * MIB)

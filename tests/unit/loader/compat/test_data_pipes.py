@@ -36,11 +36,11 @@ def epochs(kind, pipe, count, **arguments):
     return [[batch.tolist() for batch in loader] for _ in range(count)]
 
 
-@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("make", [shuffled, branched])
 @pytest.mark.parametrize(
     "arguments", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}], ids=str
 )
+@pytest.mark.slow
 def test_processes_and_no_workers_are_torchs(make, arguments):
     ours = epochs(DataLoader, make(), 2, worker_method="process", **arguments)
     assert ours == epochs(torch.utils.data.DataLoader, make(), 2, **arguments)
@@ -48,6 +48,7 @@ def test_processes_and_no_workers_are_torchs(make, arguments):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.slow
 def test_no_more_draws_from_the_generator_than_torchs(workers):
     ours, torchs = seeded(), seeded()
     list(DataLoader(shuffled(), num_workers=workers, generator=ours, worker_method="process"))

@@ -34,6 +34,7 @@ def pictures():
 
 
 @pytest.mark.parametrize("backend", ["pillow", "nvimgcodec"])
+@pytest.mark.slow
 def test_pixels_of_many_threads(pictures, backend):
     if backend == "nvimgcodec":
         pytest.importorskip("nvidia.nvimgcodec")
@@ -47,6 +48,7 @@ def test_pixels_of_many_threads(pictures, backend):
     in_threads(read, range(THREADS))
 
 
+@pytest.mark.slow
 def test_errors_and_pixels_at_once(pictures):
     jpegs = [(data, pixels) for data, pixels in pictures if data[:2] == b"\xff\xd8"]
 
@@ -69,6 +71,7 @@ def test_pillows_plugins_are_loaded_with_the_module_and_not_by_a_worker(monkeypa
     assert loaded == [threading.current_thread()]
 
 
+@pytest.mark.slow
 def test_the_first_use_of_pillow_in_many_threads_at_once(run_program):
     """Pillow fills its registry of formats on demand; here twelve threads make the demand."""
     status, _, errors = run_program(

@@ -143,14 +143,15 @@ if CPUS > 2:
     )
 
 
-@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize(
     ("plan", "method", "workers", "limit", "change"), CASES.values(), ids=CASES.keys()
 )
+@pytest.mark.slow
 def test_the_dataset(plan, method, workers, limit, change):
     check(Planted(plan), method, workers, limit, change)
 
 
+@pytest.mark.slow
 def test_a_network(network):
     check(Planted(network), "thread", 4, WAITS, "num_workers=8")
 
@@ -177,6 +178,7 @@ def large_arrays(samples):
     return np.zeros(5_000_000, np.float32)  # pickled, and sent through a pipe
 
 
+@pytest.mark.slow
 def test_large_arrays_from_processes():
     check(Planted("nothing"), "process", 2, "the hand-over", "or tensors", collate_fn=large_arrays)
 
@@ -206,8 +208,8 @@ def test_python_code_that_computes():
     raise AssertionError(told)
 
 
-@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("method", ["thread", "process"])
+@pytest.mark.slow
 def test_the_loop_and_needless_workers(method):
     check(Planted("nothing"), method, 4, "the loop", "num_workers=1 would do", step=0.2)
 
@@ -217,6 +219,7 @@ def test_the_loop_without_workers():
 
 
 @pytest.mark.parametrize("method", ["thread", "process"])
+@pytest.mark.slow
 def test_a_straggler(method):
     check(Stream(), method, 3, "worker 1", "in_order=False")
 

@@ -74,6 +74,7 @@ def test_total_adds_up_epochs_also_those_that_were_left_early(workers):
 
 
 @METHODS
+@pytest.mark.slow(cases=1)
 def test_total_counts_epochs_that_run_at_the_same_time(workers):
     batches = loader(Rows(80, row), workers)
     assert len(list(zip(batches, batches, batches))) == 10
@@ -96,6 +97,7 @@ def test_iterable_style_counts_the_last_short_batch(workers):
     assert batches.statistics().samples == 60 * max(1, workers[1])
 
 
+@pytest.mark.slow
 def test_any_thread_may_ask_while_epochs_begin_and_end():
     batches = loader(Rows(80, row), ("thread", 2))
     seen, failures, stop = [], [], threading.Event()

@@ -85,6 +85,7 @@ STAGE = st.tuples(
 
 @given(plan=st.lists(STAGE, min_size=1, max_size=4))
 @settings(suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.slow
 def test_each_sample_once_with_its_own_random_numbers(plan):
     ranks, _, arguments = plan[-1]
     given, _ = stages([*plan[:-1], (ranks, None, arguments)])
@@ -134,7 +135,7 @@ def flat(batches):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("batch_size", [5, 4, None])  # 23 samples: the last batch is short, or not
-@pytest.mark.slow(cases=1)
+@pytest.mark.slow
 def test_the_end_of_an_epoch(way, batch_size):
     def make(epoch):
         sampler = DistributedSampler(range(SIZE), 2, 1, shuffle=False)

@@ -35,9 +35,9 @@ def test_torchdatas_loader(workers):
     assert sorted(samples) == list(range(SIZE))
 
 
-@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("size", [5, 6])  # of 20 samples: the last batch is full, or not
+@pytest.mark.slow
 def test_torchdatas_loader_at_the_end_of_an_epoch(size, workers):
     (loader,) = loaders(1, StatefulDataLoader, range(20), batch_size=size, num_workers=workers)
     iterator = iter(loader)

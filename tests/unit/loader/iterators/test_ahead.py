@@ -160,6 +160,7 @@ class Sample:
 
 
 @pytest.mark.parametrize("batch_size", [1, 4])
+@pytest.mark.slow(cases=1)
 def test_objects_of_earlier_batches_do_not_stay_while_workers_wait(batch_size):
     """Without the GIL an object is freed by the thread that made it,
     which may be waiting for its next batch.

@@ -68,8 +68,8 @@ def test_other_text_than_auto_is_no_number_of_workers():
     assert loader.num_workers == 0
 
 
-@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.slow
 def test_loading_that_waits_gets_more_threads_and_the_next_epoch_and_copies_start_with_them(
     persistent,
 ):
@@ -118,6 +118,7 @@ def test_a_system_that_starts_no_more_threads(monkeypatch):
     assert most == limit
 
 
+@pytest.mark.slow
 def test_a_program_ends_while_threads_are_parked(run_program):
     program = """
 import time

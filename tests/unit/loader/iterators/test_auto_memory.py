@@ -4,6 +4,8 @@ as many threads as there is room for.
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import resource, torch, warnings
 from ftloader import DataLoader

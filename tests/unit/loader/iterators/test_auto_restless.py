@@ -25,12 +25,12 @@ def waiting(index):
     return index
 
 
-@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(
     "arguments",
     [{}, {"batch_size": None}, {"persistent_workers": True}, {"in_order": False}],
     ids=str,
 )
+@pytest.mark.slow
 def test_batches_are_the_same_while_the_number_changes(arguments):
     changes = 0
     loader = auto(Rows(3000, torch.tensor), **{"batch_size": 7} | arguments)
@@ -43,6 +43,7 @@ def test_batches_are_the_same_while_the_number_changes(arguments):
     assert changes > 5
 
 
+@pytest.mark.slow
 def test_errors_and_early_ends_while_threads_are_parked():
     loader = auto(Failing(lambda index: ValueError("damaged"), 2000, at=(1500,)), 5)
     for _ in range(5):

@@ -160,6 +160,7 @@ def test_partials_as_init_functions_are_left_alone():
 
 
 @pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.slow(cases=1)
 def test_workers_of_an_iterator_in_a_reference_cycle_end_by_themselves(persistent):
     iterator = iter(
         DataLoader(Rows(), num_workers=2, worker_method="process", persistent_workers=persistent)

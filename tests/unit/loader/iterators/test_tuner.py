@@ -123,8 +123,8 @@ def test_a_slow_start_is_no_reason_to_keep_more(seed):
 SEEN = [name for name, load in LOADS.items() if not load.queued]
 
 
-@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(("first", "then"), list(itertools.permutations(SEEN, 2)))
+@pytest.mark.slow
 def test_another_load_gets_another_number(first, then):
     good, found = LOADS[then].smallest_good(), []
     for seed in range(4):

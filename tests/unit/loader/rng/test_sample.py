@@ -295,6 +295,7 @@ def test_an_exception_inside_leads_back_to_the_outer_sample():
     assert sample_rng() is outer
 
 
+@pytest.mark.slow
 def test_a_fork_inside_a_sample_does_not_repeat_its_numbers(run_program):
     status, out, err = run_program(
         """

@@ -99,6 +99,7 @@ def test_epochs_of_persistent_workers_have_their_own_numbers(dataset):
     in_order=st.booleans(),
     seed=st.integers(0, 3),
 )
+@pytest.mark.slow
 def test_a_samples_numbers_depend_on_nothing_else(
     num_workers, batch_size, prefetch, in_order, seed
 ):

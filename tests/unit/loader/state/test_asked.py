@@ -42,6 +42,7 @@ class Asked(Sampler):
 
 @pytest.mark.parametrize(("every", "asked"), [(None, 1), (5, 1 + 2)])
 @pytest.mark.parametrize("way", EACH_WAY)
+@pytest.mark.slow(cases=1)
 def test_a_sampler_is_asked_once_an_epoch_or_every_n_batches(way, every, asked):
     sampler = Asked()
     loader = DataLoader(range(SIZE), 2, sampler=sampler, snapshot_every_n_steps=every, **WAYS[way])
@@ -107,8 +108,8 @@ def test_a_sampler_that_is_changed_during_the_epoch(every, right):
         next(iter(other))
 
 
-@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(("every", "loaded"), [(None, [0, 0]), (1, [6, 4]), (2, [4, 4])])
+@pytest.mark.slow
 def test_the_state_of_a_map_style_dataset_in_processes_is_the_latest_asked_for(every, loaded):
     def make():
         return DataLoader(Counting(SIZE), 2, snapshot_every_n_steps=every, **WAYS["processes"])
@@ -142,6 +143,7 @@ class OtherMeaning(IterableDataset):
 
 
 @pytest.mark.parametrize("way", EACH_WAY)
+@pytest.mark.slow(cases=1)
 def test_a_state_dict_that_wants_arguments_is_not_called(way):
     loader = DataLoader(OtherMeaning(), batch_size=2, **WAYS[way])
     torchs = torch.utils.data.DataLoader(
@@ -196,7 +198,7 @@ class StubDataset(Stub, Rows):
 )
 @pytest.mark.parametrize("stub", [StubSampler, StubStream, StubDataset])
 @pytest.mark.parametrize("way", ["serial", "threads", "processes"])
-@pytest.mark.slow(cases=1)
+@pytest.mark.slow
 def test_a_state_that_cannot_be_taken_is_an_error_only_if_asked_for(
     way, stub, returns, why, cause, arguments
 ):
@@ -243,7 +245,7 @@ class UnsentMap(StubDataset):
 
 
 @pytest.mark.parametrize("dataset", [Unsent(False), UnsentMap(False)])
-@pytest.mark.slow(cases=1)
+@pytest.mark.slow
 def test_a_state_that_cannot_be_sent_costs_no_batch(dataset):
     loader = DataLoader(dataset, 2, persistent_workers=True, **WAYS["processes"])
     torchs = contents(torch.utils.data.DataLoader(dataset, 2, num_workers=loader.num_workers))
@@ -258,7 +260,7 @@ def test_a_state_that_cannot_be_sent_costs_no_batch(dataset):
 
 
 @pytest.mark.parametrize("dataset", [Unsent(False), UnsentMap(False), range(SIZE)])
-@pytest.mark.slow(cases=1)
+@pytest.mark.slow
 def test_a_batch_that_cannot_be_sent_is_an_error_with_and_without_such_a_state(dataset):
     # The only batch of each worker: what comes after it is the end of the worker's share.
     loader = DataLoader(dataset, SIZE, collate_fn=one_by_one, **WAYS["processes"])
@@ -277,6 +279,7 @@ class Late(Asked):
 
 
 @pytest.mark.parametrize("way", ["serial", "threads", "processes"])
+@pytest.mark.slow(cases=1)
 def test_a_state_that_can_be_taken_later_is_enough(way):
     def make():
         return DataLoader(range(SIZE), 2, sampler=Late(), snapshot_every_n_steps=2, **WAYS[way])

@@ -27,6 +27,7 @@ from tests.unit.loader.state.stateful_datasets import Counting
 
 @pytest.mark.parametrize("saving", ["threads", "processes"])
 @pytest.mark.parametrize("loading", EACH_WAY)
+@pytest.mark.slow(cases=1)
 def test_batches_out_of_order_are_neither_lost_nor_repeated(saving, loading):
     event = threading.Event() if saving == "threads" else torch.multiprocessing.Event()
     # Of two batches at a time, so that the other workers do not have to build the first one.
@@ -46,8 +47,8 @@ def test_batches_out_of_order_are_neither_lost_nor_repeated(saving, loading):
     assert resumed == sorted(rest)
 
 
-@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(("saving", "loading"), FEW_PAIRS)
+@pytest.mark.slow
 def test_distributed_sampler(saving, loading):
     def make(way, rank):
         sampler = DistributedSampler(range(SIZE), num_replicas=2, rank=rank, shuffle=True, seed=1)
@@ -91,8 +92,8 @@ def test_samples_left_out_count_as_handed_over(saving, loading):
         assert len(first) + len(rest) == 5
 
 
-@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(("saving", "loading"), FEW_PAIRS)
+@pytest.mark.slow
 def test_a_batch_that_raised_is_tried_again_until_a_later_one_was_handed_over(saving, loading):
     def make(way, at):
         return DataLoader(faulty(at), batch_size=4, generator=seeded(), **WAYS[way])
@@ -129,6 +130,7 @@ def test_the_datasets_own_state_is_restored():
 @pytest.mark.parametrize(
     ("saving", "loading"), itertools.product(["copies", "processes"], repeat=2)
 )
+@pytest.mark.slow
 def test_the_states_of_each_workers_dataset_are_restored(saving, loading):
     def make(way, **arguments):
         return DataLoader(

@@ -129,14 +129,14 @@ def test_the_remaining_batches_are_the_same(saving, loading, dataset):
 )
 @pytest.mark.parametrize("dataset", DATASETS)
 @pytest.mark.parametrize(("saving", "loading"), [("serial", "thread"), ("threads", "processes")])
-@pytest.mark.slow(cases=4)
+@pytest.mark.slow(cases=1)
 def test_with_other_arguments(saving, loading, dataset, arguments):
     check(saving, loading, dataset, arguments)
 
 
 @pytest.mark.parametrize("way", EACH_WAY)
 @pytest.mark.parametrize("dataset", [Sharded, Resumable, ResumableIterator])
-@pytest.mark.slow(cases=1)
+@pytest.mark.slow
 def test_the_next_epoch_is_whole(dataset, way):
     def make(seed):
         return DataLoader(dataset(), batch_size=4, generator=seeded(seed), **WAYS[way])
@@ -214,9 +214,9 @@ class Slow(IterableDataset):
             yield 100 * worker_id + i
 
 
-@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize("saving", TWO_WORKERS)
 @pytest.mark.parametrize("loading", TWO_WORKERS)
+@pytest.mark.slow(cases=1)
 def test_out_of_order(saving, loading):
     event = torch.multiprocessing.Event()  # which copies of the dataset share
     loader = DataLoader(Slow(event), None, in_order=False, **WAYS[saving])
@@ -252,6 +252,7 @@ def test_a_dataset_without_the_state_is_an_error(way, saved):
 
 @pytest.mark.parametrize("saving", ONE_STREAM)
 @pytest.mark.parametrize("loading", ONE_STREAM)
+@pytest.mark.slow(cases=1)
 def test_batches_that_raised(saving, loading):
     def make(way):
         return DataLoader(FailingStream(OSError, at=(5, 6)), 2, **WAYS[way])
@@ -284,9 +285,9 @@ def test_samples_left_out(saving):
             assert resume(make(way), state) == rest
 
 
-@pytest.mark.slow(cases=1)
 @pytest.mark.filterwarnings("ignore:.*left out")
 @pytest.mark.parametrize("way", TWO_WORKERS)
+@pytest.mark.slow
 def test_samples_left_out_at_the_end_of_a_share(way):
     class Iterator:
         def __init__(self):
@@ -337,8 +338,8 @@ def test_states_are_copies():
 WITHOUT_THREADS = [pair for pair in PAIRS if "thread" not in "".join(pair)]
 
 
-@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize(("saving", "loading"), WITHOUT_THREADS)
+@pytest.mark.slow
 def test_data_pipes(saving, loading):
     def make(way, seed):
         pipe = IterableWrapper(range(30)).shuffle(buffer_size=8).sharding_filter()

@@ -25,8 +25,8 @@ from tests.unit.loader.state.resuming import (
 )
 
 
-@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(("saving", "loading"), ALL_PAIRS)
+@pytest.mark.slow
 def test_the_remaining_batches_and_the_next_epoch_are_the_same(saving, loading):
     loader = shuffling(saving)
     first, state, rest = interrupt(loader, 2)
@@ -74,6 +74,7 @@ def test_with_other_arguments(saving, loading, arguments):
 
 
 @pytest.mark.parametrize("way", EACH_WAY)
+@pytest.mark.slow(cases=1)
 def test_asking_for_the_state_draws_nothing_and_disturbs_nothing(way):
     undisturbed = contents(shuffling(way))
     loader = shuffling(way)
@@ -104,6 +105,7 @@ def test_the_iterator_may_be_gone(way, handed_over):
 
 
 @pytest.mark.parametrize("way", EACH_WAY)
+@pytest.mark.slow(cases=1)
 def test_the_state_that_was_loaded_is_the_state(way):
     _, state, rest = interrupt(shuffling(way), 3)
     loader = shuffling(way)
@@ -114,8 +116,8 @@ def test_the_state_that_was_loaded_is_the_state(way):
     assert contents(iterator) == rest
 
 
-@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("way", EACH_WAY)
+@pytest.mark.slow
 def test_loading_does_not_touch_an_iterator_in_use(way):
     _, state, rest = interrupt(shuffling(way), 3)
     loader = shuffling(way)
@@ -209,7 +211,7 @@ def test_persistent_workers_in_a_later_epoch(saving, loading):
 
 
 @pytest.mark.parametrize("way", EACH_WAY)
-@pytest.mark.slow(cases=1)
+@pytest.mark.slow
 def test_a_resumed_epoch_can_be_interrupted_again(way):
     expected = contents(shuffling(way))
     state = None

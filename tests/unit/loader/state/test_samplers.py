@@ -152,7 +152,7 @@ def batched(sampler, batching):
 @pytest.mark.parametrize("handed_over", [0, 4])
 @pytest.mark.parametrize("batching", [3, None, "batch_sampler", "buckets"])
 @pytest.mark.parametrize("name", [name for name in SAMPLERS if name not in PROGRAMS])
-@pytest.mark.slow(cases=26)
+@pytest.mark.slow(cases=8)
 def test_any_sampler(name, batching, handed_over):
     def make(way, seed):
         return DataLoader(range(100), **batched(SAMPLERS[name](seed), batching), **WAYS[way])
@@ -230,7 +230,7 @@ class Remembering(Sampler):
 @pytest.mark.parametrize("every", [1, 3, None])
 @pytest.mark.parametrize("batch_size", [4, None])
 @pytest.mark.parametrize(("saving", "loading"), FEW_PAIRS)
-@pytest.mark.slow(cases=3)
+@pytest.mark.slow(cases=1)
 def test_a_samplers_own_state_is_used(saving, loading, batch_size, every):
     def make(way, seed):
         sampler = Remembering(seed)
@@ -248,8 +248,8 @@ def test_a_samplers_own_state_is_used(saving, loading, batch_size, every):
         assert state["sampler"]["drawn"] == (handed_over // every * every if every else 0)
 
 
-@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(("saving", "loading"), FEW_PAIRS)
+@pytest.mark.slow(cases=1)
 def test_a_samplers_own_state_between_epochs(saving, loading):
     def make(way, seed):
         return DataLoader(range(1000), 4, sampler=Remembering(seed), **WAYS[way])
@@ -306,6 +306,7 @@ class CountingEpochs(Sampler):
 
 
 @pytest.mark.parametrize(("saving", "loading"), [("serial", "threads"), ("threads", "processes")])
+@pytest.mark.slow
 def test_a_sampler_that_counts_epochs(saving, loading):
     def make(way):
         return DataLoader(range(SIZE), 4, sampler=CountingEpochs(), **WAYS[way])
@@ -334,6 +335,7 @@ def test_torchs_default_generator_as_an_argument():
 
 
 @pytest.mark.parametrize("way", ["serial", "threads", "processes"])
+@pytest.mark.slow(cases=1)
 def test_another_order_is_an_error(way):
     _, state, _ = interrupt(DataLoader(range(SIZE), 4, sampler=Shuffled(random.shuffle)), 3)
     for sampler in (SequentialSampler(range(SIZE)), Shuffled(list.reverse)):
@@ -361,6 +363,7 @@ def test_indices_without_a_stable_form_are_not_compared():
     assert resume(DataLoader(rows, None, sampler=indices), state) == rest
 
 
+@pytest.mark.slow
 def test_a_sampler_that_reuses_its_list():
     for way in WAYS.values():
         _, state, rest = interrupt(DataLoader(range(SIZE), batch_sampler=ReusedList(), **way), 3)

@@ -103,8 +103,8 @@ def test_resumed_anywhere(dataset, life, every):
     check(make, dataset, recorded, [at for at in stops if not refused(dataset, life, *at)])
 
 
-@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("dataset", KINDS)
+@pytest.mark.slow
 def test_persistent_processes(dataset):
     threads, processes = ours("thread", "persistent workers"), ours("process", "persistent workers")
     recorded = history(processes(dataset()))

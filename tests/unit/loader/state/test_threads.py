@@ -41,7 +41,7 @@ def asked_by_another_thread(loader, note):
 
 
 @pytest.mark.parametrize("way", EACH_WAY)
-@pytest.mark.slow(cases=1)
+@pytest.mark.slow
 def test_states_taken_by_another_thread_are_whole(way):
     loader = shuffling(way)
     batches, states, ready = [], [], threading.Event()
@@ -57,8 +57,8 @@ def test_states_taken_by_another_thread_are_whole(way):
         assert resume(shuffling("serial"), state) == batches[handed_over:]
 
 
-@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize("way", ["serial", "threads"])
+@pytest.mark.slow
 def test_states_taken_by_another_thread_between_epochs_are_whole(way):
     loader = shuffling(way)
     epochs, states = [], {}
@@ -73,6 +73,7 @@ def test_states_taken_by_another_thread_between_epochs_are_whole(way):
     assert {state["phase"] for state in states.values()} <= {"begin", "middle", "end"}
 
 
+@pytest.mark.slow
 def test_a_sampler_may_change_its_attributes_in_another_thread():
     class Changing(torch.utils.data.SequentialSampler):
         def __iter__(self):
@@ -187,9 +188,9 @@ def test_states_taken_by_a_signal_handler_with_batches_out_of_order():
     assert seen == [set(order[:count]) for count in range(len(order) + 1)]
 
 
-@pytest.mark.slow(cases=2)
 @pytest.mark.parametrize("way", EACH_WAY)
 @pytest.mark.parametrize("batch_size", [4, None])
+@pytest.mark.slow
 def test_a_dataset_may_change_the_indices_that_it_is_given(way, batch_size):
     """Sorting them is useful: files are read faster in order."""
 
@@ -266,6 +267,7 @@ print(json.dumps([batch.tolist() for batch in loader]))
 
 
 @pytest.mark.parametrize(("saving", "loading"), [("processes", "threads"), ("threads", "process")])
+@pytest.mark.slow
 def test_in_a_new_process(run_program, saving, loading):
     loader = DataLoader(range(1000, 1000 + SIZE), batch_size=4, shuffle=True, **WAYS[saving])
     iterator = iter(loader)

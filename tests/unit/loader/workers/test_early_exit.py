@@ -201,7 +201,7 @@ def test_close(endless):
         next(iterator)
 
 
-@pytest.mark.slow(cases=1)
+@pytest.mark.slow
 def test_an_interruption_while_stopping(endless):
     """Interrupt at each line of stop(), as Ctrl-C may."""
     interrupted = -1

@@ -6,6 +6,8 @@ import pytest
 
 from tests.worker_threads import PREFIX
 
+pytestmark = pytest.mark.slow
+
 STUCK = """
 import ctypes, signal, warnings
 import ftloader.workers.exit
@@ -77,7 +79,6 @@ atexit.register(lambda: setattr(sys, "held", stuck_iterator()))
         *((BLOCKS[0], program) for program in ELSEWHERE),
     ],
 )
-@pytest.mark.slow(cases=2)
 def test_worker_that_never_returns(run, block, program):
     code, out, err = run(f"{STUCK % (0.5, block)}{program}\nsys.exit(5)")
     assert (code, out) == (5, "")
@@ -87,7 +88,6 @@ def test_worker_that_never_returns(run, block, program):
     assert "Traceback" not in err and "Fatal" not in err
 
 
-@pytest.mark.slow
 def test_many_stuck_workers_and_one_limit(run):
     limit = 2
     body = """
@@ -106,7 +106,6 @@ begin = time.monotonic()
 
 
 @pytest.mark.parametrize("action", ["error", "ignore"])
-@pytest.mark.slow
 def test_warning_filters(run, action):
     body = f"""
 warnings.simplefilter("{action}", RuntimeWarning)

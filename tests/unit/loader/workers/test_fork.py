@@ -13,6 +13,8 @@ import pytest
 from tests.checkout import importable
 from tests.unit.loader.workers.conftest import PRELUDE
 
+pytestmark = pytest.mark.slow
+
 
 def test_fork_from_a_thread_that_uses_no_iterator(run):
     """The thread that uses one does not exist in the child."""
@@ -244,7 +246,6 @@ print(first(loader(Starting(), batch_size=5)))
     assert run(body) == (0, f"{expected}\n", "")
 
 
-@pytest.mark.slow
 def test_multiprocessing(tmp_path):
     """A child gets a loader that is in use here, uses it, and keeps an iterator to its end."""
     body = """

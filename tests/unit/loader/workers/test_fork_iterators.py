@@ -4,6 +4,8 @@ parent is lost.
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import gc, os, sys, warnings
 from torch.utils.data import IterableDataset, get_worker_info
@@ -83,7 +85,6 @@ KINDS = {
     ("kind", "iterable"),
     [*((kind, False) for kind in KINDS), ("thread", True), ("process-persistent", True)],
 )
-@pytest.mark.slow
 def test_every_method_in_a_forked_child(run_program, kind, iterable):
     program = PROGRAM % {"iterable": iterable, "arguments": {"num_workers": 2} | KINDS[kind]}
     assert run_program(program) == (0, "True\n", "")

@@ -59,6 +59,7 @@ def test_torchs_thread_safe_generator_is_that_of_the_sample():
     assert torch.equal(before, torch.get_rng_state())
 
 
+@pytest.mark.slow
 def test_operations_in_a_worker_start_no_threads(run_program):
     """Neither OpenMP's nor MKL's, which has a number of its own."""
     body = """

@@ -39,6 +39,7 @@ def test_the_same_threads_and_one_init_per_worker():
 @pytest.mark.parametrize("dataset", [Rows(24), Stream(24)], ids=["map", "iterable"])
 @pytest.mark.parametrize("in_order", [True, False])
 @pytest.mark.parametrize("taken", [0, 1, 3])
+@pytest.mark.slow(cases=1)
 def test_an_epoch_left_early_does_not_leak_into_the_next(worker_method, taken, in_order, dataset):
     arguments = {
         "num_workers": 2,

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 LOADERS = """
 from torch.utils.data import DataLoader as Torchs
 from ftloader import DataLoader as Ours
@@ -18,7 +20,6 @@ def make(kind, **arguments):
 """
 
 
-@pytest.mark.slow(cases=1)
 @pytest.mark.parametrize(
     "leave",
     [
@@ -41,7 +42,6 @@ del iterator
     assert run_program(LOADERS + body) == (0, "", "")
 
 
-@pytest.mark.slow(cases=1)
 def test_workers_that_do_not_handle_sigterm_are_left_behind(run_program):
     """multiprocessing terminates them at the interpreter's exit. Those that have just started do
     not handle it, too.
@@ -60,7 +60,6 @@ for kind in Torchs, Ours:
 @pytest.mark.skipif(
     sys._is_gil_enabled(), reason="with the GIL, threads cannot be in torch's map at the same time"
 )
-@pytest.mark.slow
 def test_threads_register_worker_processes_at_the_same_time(run_program):
     """Call what iterators call when their processes have started and when they end, very often.
 

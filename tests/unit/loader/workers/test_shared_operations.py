@@ -55,9 +55,9 @@ def operations(workers: int) -> Counter:
     return sum(by_thread.values(), Counter())
 
 
-@pytest.mark.slow(cases=1)
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.parametrize("workers", [1, 2, 8, 32])
+@pytest.mark.slow
 def test_locks_are_taken_for_pieces_of_a_batch_not_for_samples(workers):
     counted = operations(workers)
     assert counted["FOR_ITER"] >= SAMPLES  # the loop over the samples was seen
