@@ -81,6 +81,7 @@ class Sleeping:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.slow(cases=1)
 def test_fewer_workers_show_the_same_samples(workers):
     """They begin to take the time at another batch, and load fewer;
     the first of a turn are the same.

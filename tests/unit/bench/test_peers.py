@@ -110,7 +110,7 @@ def test_a_run_of_peers(special, special_run):
         ("peers-shapes-leaves", {"throughput", "time_to_first_batch", "memory_mib"}),
     ],
 )
-@pytest.mark.slow(cases=1)
+@pytest.mark.slow
 def test_the_other_measurements(paths, name, metrics):
     scenario = SCENARIOS[name]
     paths = paths if scenario.source == "images" else []

@@ -33,6 +33,7 @@ def test_a_scenario_for_each_client():
 
 
 @CLIENTS
+@pytest.mark.slow(cases=1)
 def test_samples_are_what_the_server_has(client):
     need(client)
     with slow_server(0.0, SAMPLE_BYTES) as server:

@@ -29,6 +29,7 @@ def odd(tmp_path_factory, photos):
 
 
 @pytest.mark.parametrize("own", [False, True])
+@pytest.mark.slow(cases=1)
 def test_pixels_of_every_case(own, paths, odd):
     paths = odd if own else paths
     whole, some, resized = (

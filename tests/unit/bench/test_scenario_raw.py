@@ -140,6 +140,7 @@ def test_threads_and_processes_give_the_same(name, case, files):
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_batches_that_are_arrays_have_the_checksums_of_tensors(files):
     plain, arrays = (
         without_pause(measured)

@@ -63,6 +63,7 @@ def test_ratio_refuses_what_has_none(a, b):
 
 
 @pytest.mark.parametrize("rounds", [3, 6])
+@pytest.mark.slow(cases=1)
 def test_interval_covers_the_true_ratio_as_often_as_it_says(rounds):
     """What is measured: processes that differ by 4%, and in each ten turns that differ by 12%."""
     rng = random.Random(7)

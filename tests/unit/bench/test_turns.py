@@ -34,6 +34,7 @@ def test_an_interval_is_the_wider_of_both_levels():
 @pytest.mark.parametrize("together", [True, False], ids=["same-cycles", "own-cycles"])
 @pytest.mark.parametrize("conditions", [1, 2])
 @pytest.mark.parametrize("number", [4, 10])
+@pytest.mark.slow(cases=1)
 def test_the_variance_of_a_ratio_is_predicted_from_the_turns(number, conditions, together):
     """In each cycle, both candidates' turns are slowed alike; and each turn by itself."""
     rng = random.Random(number)
