@@ -2,6 +2,7 @@
 
 import collections
 import faulthandler
+import functools
 import math
 import multiprocessing.util
 import os
@@ -10,6 +11,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import hypothesis
@@ -142,6 +144,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # and the programs that they start have the default again.
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
+
+# .ci/coverage: what a forked child covers is not kept, and it would wait forever for a lock of the
+# tracer that another thread held at the fork.
+if sys.gettrace():
+    for set_tracer in (sys.settrace, threading.settrace):
+        os.register_at_fork(after_in_child=functools.partial(set_tracer, None))
 
 # Variables that the runner of the tests sets for its own twin,
 # and those that would choose other twins.

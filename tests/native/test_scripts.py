@@ -15,7 +15,7 @@ from tests.programs import completed
 
 pytestmark = pytest.mark.slow
 
-USAGE_ON_ERROR = [".ci/base-image", ".ci/engine", ".ci/publish-images"] + [
+USAGE_ON_ERROR = [".ci/base-image", ".ci/coverage", ".ci/engine", ".ci/publish-images"] + [
     f"docker/{name}"
     for name in (
         "build-cpython",
