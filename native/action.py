@@ -55,7 +55,7 @@ class Annotation:
 
 
 @dataclass
-class Answer:
+class VerbAnswer:
     """What a verb has found."""
 
     status: int
@@ -66,7 +66,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Step:
+class RunnerStep:
     """The inputs of the action, and the folders of the runner."""
 
     command: str
@@ -81,7 +81,7 @@ class Step:
     """Environment variables of the verb: without the runner's own."""
 
     @classmethod
-    def read(cls, environment: Mapping[str, str]) -> Step:
+    def read(cls, environment: Mapping[str, str]) -> RunnerStep:
         """Return the step that the variables of a runner describe; raise WrongUsage."""
         command, target = (environment.get(f"ACTION_{name}", "") for name in ("COMMAND", "TARGET"))
         if command not in COMMANDS:
@@ -136,7 +136,7 @@ class Step:
 Completed = subprocess.CompletedProcess
 
 
-def repro(step: Step) -> Answer:
+def repro(step: RunnerStep) -> VerbAnswer:
     """Run a script many times with and without the GIL."""
     file = step.scratch / "ft-env-repro.md"
     file.unlink(missing_ok=True)
@@ -144,7 +144,7 @@ def repro(step: Step) -> Answer:
     report = file.read_text(encoding="utf-8") if file.exists() else ""
     bold = re.search(r"^\*\*(.*)\*\*$", report, re.MULTILINE)
     verdict = bold[1] if bold else "the script was not run: the log says why"
-    answer = Answer(done.returncode, verdict, report)
+    answer = VerbAnswer(done.returncode, verdict, report)
     if done.returncode:
         name = Path(step.target).name
         place = re.search(rf"{re.escape(name)}:(\d+)", report.replace("\\", ""))
@@ -159,13 +159,13 @@ def repro(step: Step) -> Answer:
     return answer
 
 
-def audit(step: Step) -> Answer:
+def audit(step: RunnerStep) -> VerbAnswer:
     """Look for places where a dataset is not safe under threads."""
     done = step.twins("audit", step.target, "--json", *step.arguments, keep=True)
     try:
         report = json.loads(done.stdout)
     except ValueError:
-        return Answer(done.returncode, "no audit: the log says why", fenced(done.stdout))
+        return VerbAnswer(done.returncode, "no audit: the log says why", fenced(done.stdout))
     sections = [f"## Audit of `{step.target}`", f"**{report['verdict']}**", report["environment"]]
     annotations = []
     for finding in report["findings"]:
@@ -183,16 +183,16 @@ def audit(step: Step) -> Answer:
         annotations.append(annotation)
     sections.append("Tried: " + "; ".join(report["tried"]))
     sections.append("It cannot show: " + "; ".join(report["cannot"]))
-    return Answer(done.returncode, report["verdict"], "\n\n".join(sections), annotations)
+    return VerbAnswer(done.returncode, report["verdict"], "\n\n".join(sections), annotations)
 
 
-def requirements(step: Step) -> Answer:
+def requirements(step: RunnerStep) -> VerbAnswer:
     """Look which packages turn the GIL on."""
     names = shlex.split(step.target)
     done = step.twins("info", "--requirements", *names, *step.arguments, keep=True)
     lines = done.stdout.strip().splitlines()
     verdict = lines[-1] if lines else "no answer: the log says why"
-    answer = Answer(
+    answer = VerbAnswer(
         done.returncode, verdict, f"## The GIL and these packages\n\n{fenced(done.stdout)}"
     )
     if done.returncode:
@@ -202,7 +202,7 @@ def requirements(step: Step) -> Answer:
     return answer
 
 
-def bench(step: Step) -> Answer:
+def bench(step: RunnerStep) -> VerbAnswer:
     """Compare how fast a dataset loads with the base branch."""
     folder = Path.cwd().resolve()
     tree = step.scratch / "ft-env-base"
@@ -223,7 +223,7 @@ def bench(step: Step) -> Answer:
             dataset = ["bench", "--dataset", step.target, "--out", str(out)]
             done = step.twins(*dataset, *options, folder=place)
             if done.returncode:
-                return Answer(done.returncode, f"the run of the {name} failed: see the log", "")
+                return VerbAnswer(done.returncode, f"the run of the {name} failed: see the log", "")
             runs.append(str(out / "latest"))
             if "--batch-size" not in options:
                 # chosen from measured times; runs with other batches cannot be compared
@@ -234,7 +234,7 @@ def bench(step: Step) -> Answer:
     lines = done.stdout.strip().splitlines()
     verdict = lines[-1] if lines else "the runs cannot be compared: the log says why"
     title = f"## `{step.target}`: A is {step.base}, B is this commit"
-    answer = Answer(done.returncode, verdict, f"{title}\n\n{fenced(done.stdout)}")
+    answer = VerbAnswer(done.returncode, verdict, f"{title}\n\n{fenced(done.stdout)}")
     if done.returncode:
         file = step.in_repository(step.target.rpartition(":")[0])
         answer.annotations.append(Annotation("error", "ft-env: loading", verdict, file))
@@ -279,7 +279,7 @@ def output(name: str, value: str) -> str:
     return f"{name}<<{end}\n{value}\n{end}\n"
 
 
-def shown(answer: Answer) -> Iterator[str]:
+def shown(answer: VerbAnswer) -> Iterator[str]:
     """Yield the workflow commands of an answer's annotations."""
     for annotation in answer.annotations[:MOST_ANNOTATIONS]:
         yield annotation.command()
@@ -291,7 +291,7 @@ def main(environment: Mapping[str, str]) -> int:
     pause = secrets.token_hex(16)
     print(f"::stop-commands::{pause}", flush=True)
     try:
-        step = Step.read(environment)
+        step = RunnerStep.read(environment)
         answer = COMMANDS[step.command](step)
     except WrongUsage as error:
         print(f"::{pause}::")

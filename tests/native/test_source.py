@@ -53,11 +53,15 @@ def test_words_are_found():
     assert [line for line, _ in found_words(text)] == [1, 4, 5]
 
 
+# install() binds a subclass of the loader's class to torch's name.
+SAME_NAME = {"DataLoader"}
+
+
 def test_a_class_name_stands_for_one_thing():
     places = defaultdict(list)
     for path in FILES:
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
+            if isinstance(node, ast.ClassDef) and node.name not in SAME_NAME:
                 places[node.name].append(f"{path.relative_to(CHECKOUT)}:{node.lineno}")
     assert not {name: lines for name, lines in places.items() if len(lines) > 1}
 

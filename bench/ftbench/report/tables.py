@@ -128,7 +128,7 @@ def ratios(scenario: MeasuredScenario, comparisons: Sequence[MeasuredComparison]
 
 def in_factors(
     comparisons: Iterable[MeasuredComparison],
-    limits: verdict_words.Limits = verdict_words.NEXT_TO_FACTORS,
+    limits: verdict_words.RatioLimits = verdict_words.NEXT_TO_FACTORS,
 ) -> bool:
     """True if a table of these comparisons gives factors: see verdict_words.in_factors."""
     estimates = [comparison.estimate for comparison in comparisons]

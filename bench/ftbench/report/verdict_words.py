@@ -27,7 +27,7 @@ TOO_FEW = "too few rounds to be sure"
 UNCERTAIN = "not certain"
 
 
-class Limits(NamedTuple):
+class RatioLimits(NamedTuple):
     """Limits of ratios that are given in percent. The ends of intervals may lie further from 1."""
 
     least: float
@@ -36,8 +36,8 @@ class Limits(NamedTuple):
     most_end: float
 
 
-ALONE = Limits(0.1, 2.0, 0.05, 3.0)
-NEXT_TO_FACTORS = Limits(0.1, 10.0, 0.01, 30.0)
+ALONE = RatioLimits(0.1, 2.0, 0.05, 3.0)
+NEXT_TO_FACTORS = RatioLimits(0.1, 10.0, 0.01, 30.0)
 """Limits where the factor, too, is next to the words."""
 
 
@@ -94,14 +94,14 @@ def times(ratio: float) -> str:
     return f"{ratio:.{decimals}f}"
 
 
-def in_factors(ratios: Iterable[float | Change], limits: Limits = ALONE) -> bool:
+def in_factors(ratios: Iterable[float | Change], limits: RatioLimits = ALONE) -> bool:
     """True if a phrase or a table with all these ratios gives them as factors ("2.1 times as
     fast"), False if in percent ("57% faster"). A single one that needs factors decides for all.
     """
     return any(_needs_factors(ratio, limits) for ratio in ratios)
 
 
-def _needs_factors(ratio: float | Change, limits: Limits) -> bool:
+def _needs_factors(ratio: float | Change, limits: RatioLimits) -> bool:
     """True if a ratio, or an end of the interval that `outcome` gives, is beyond the limits."""
     if not isinstance(ratio, Change):
         return not limits.least <= ratio <= limits.most

@@ -4,7 +4,7 @@ import argparse
 import os
 from dataclasses import dataclass
 
-from ftloader.drop_in.installed import Settings
+from ftloader.drop_in.installed import DropInSettings
 
 PROGRAM = "python -m ftloader"
 USAGE = """\
@@ -32,17 +32,17 @@ exit status: the program's; 2 if SCRIPT cannot be opened, or an option is wrong;
 
 
 @dataclass(frozen=True)
-class Command:
+class ProgramCommand:
     """A parsed command line. *program*: a path, or the name of a module."""
 
     program: str
     is_module: bool
     arguments: list[str]
-    settings: Settings
+    settings: DropInSettings
     report: str | None
 
 
-def parse(words: list[str]) -> Command:
+def parse(words: list[str]) -> ProgramCommand:
     """Parse the command line *words*. End the process with one line and status 2 if it is wrong."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
@@ -82,8 +82,10 @@ def parse(words: list[str]) -> Command:
     command = [*(options.module or ()), *options.script]
     if not command:
         parser.error("a SCRIPT or -m MODULE to run is missing")
-    settings = Settings(options.workers, options.worker_method, options.copy_dataset)
-    return Command(command[0], options.module is not None, command[1:], settings, options.report)
+    settings = DropInSettings(options.workers, options.worker_method, options.copy_dataset)
+    return ProgramCommand(
+        command[0], options.module is not None, command[1:], settings, options.report
+    )
 
 
 def _workers(text: str) -> int | str:

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from multiprocessing import spawn
 from typing import Any
 
-from ftloader.drop_in.installed import Settings, install
+from ftloader.drop_in.installed import DropInSettings, install
 
 
 class _Installs:
     """Object that installs the class in the process that unpickles it."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: DropInSettings) -> None:
         self._settings = settings
 
     def __reduce__(self) -> tuple[Callable, tuple]:
@@ -21,7 +21,7 @@ class _Installs:
         return install, (settings.workers, settings.worker_method, settings.copy_dataset)
 
 
-def install_in_children(settings: Settings) -> None:
+def install_in_children(settings: DropInSettings) -> None:
     """Install the class, with *settings*, in each process that is started from now on."""
     original = spawn.get_preparation_data
 

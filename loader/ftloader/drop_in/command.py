@@ -16,10 +16,10 @@ from typing import Any
 from ftloader.diagnosis import loaders
 from ftloader.diagnosis.call_site import Origin, origin_of
 from ftloader.diagnosis.exceptions import set_traceback, traceback_of
-from ftloader.drop_in.arguments import PROGRAM, Command, parse
+from ftloader.drop_in.arguments import PROGRAM, ProgramCommand, parse
 from ftloader.drop_in.children import install_in_children
 from ftloader.drop_in.installed import install, stateful_class
-from ftloader.drop_in.report import Report
+from ftloader.drop_in.report import LoadersReport
 
 
 class _NoModuleError(Exception):
@@ -39,7 +39,7 @@ def main() -> None:
         # The first function that is registered is called last: after the program's own ones, and
         # after all threads, also if an exception or Ctrl-C has ended the program.
         if os.environ.get("RANK", "0") in ("", "0"):
-            atexit.register(Report(log, command).write, os.getpid())
+            atexit.register(LoadersReport(log, command).write, os.getpid())
         exec(code, vars(module))
     except BaseException as error:
         if not isinstance(error, SystemExit):
@@ -62,7 +62,7 @@ def _note_stateful(log: loaders.LoaderLog) -> None:
     stateful.__init__ = __init__
 
 
-def _load(command: Command) -> tuple[types.CodeType, types.ModuleType]:
+def _load(command: ProgramCommand) -> tuple[types.CodeType, types.ModuleType]:
     """Return the program's code, and the module ``__main__`` for it. Set what a program reads of
     its start: ``sys.argv``, ``sys.path`` and ``sys.modules``.
     """

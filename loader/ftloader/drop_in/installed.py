@@ -26,7 +26,7 @@ _NAMES = list(dataloader.DataLoader.__init__.__signature__.parameters)[2:]  # ty
 
 
 @dataclass(frozen=True)
-class Settings:
+class DropInSettings:
     """Arguments of all loaders, in place of those that the program gives. None: the program's."""
 
     workers: int | Literal["auto"] | None = None
@@ -91,7 +91,7 @@ class DataLoader[T](dataloader.DataLoader[T], metaclass=_InTorchsPlace):
 DataLoader.__init__.__signature__ = dataloader.DataLoader.__init__.__signature__  # type: ignore[attr-defined]
 
 _lock = fork.rlock()
-_settings = Settings()
+_settings = DropInSettings()
 _KNOWN = _TORCHS, dataloader.DataLoader, DataLoader
 
 
@@ -126,7 +126,7 @@ def install(
             place of torch's already.
     """
     global _settings
-    settings = Settings(workers, worker_method, copy_dataset)
+    settings = DropInSettings(workers, worker_method, copy_dataset)
     if not is_installed():
         _check_no_iterator("install")
         _import_stateful()
@@ -158,7 +158,7 @@ def uninstall() -> None:
         for module in _MODULES:
             if module.DataLoader is DataLoader:  # else the program has replaced it since
                 module.DataLoader = _TORCHS
-        _settings = Settings()
+        _settings = DropInSettings()
 
 
 def is_installed() -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ftloader.diagnosis.limits import usable_cpus
 from ftloader.diagnosis.loaders import LoaderLog, Site
-from ftloader.drop_in.arguments import PROGRAM, Command
+from ftloader.drop_in.arguments import PROGRAM, ProgramCommand
 from ftloader.drop_in.installed import class_in_place, is_installed
 
 _VERSION = 1  # of the JSON document
@@ -25,10 +25,10 @@ class _Row:
     notes: tuple[tuple[str, str], ...]
 
 
-class Report:
+class LoadersReport:
     """What a program's loaders did: a table for stderr, and a file if the command names one."""
 
-    def __init__(self, log: LoaderLog, command: Command) -> None:
+    def __init__(self, log: LoaderLog, command: ProgramCommand) -> None:
         self._log = log
         self._command = command
 

@@ -12,7 +12,7 @@ from torch.utils.data import IterableDataset
 from torch.utils.data.dataloader import DataLoader as Torchs
 
 import ftloader
-from ftloader.drop_in.installed import Settings
+from ftloader.drop_in.installed import DropInSettings
 from tests.datasets import Rows, Stream
 
 pytestmark = pytest.mark.thread_unsafe(reason="replaces a class of torch")
@@ -159,6 +159,6 @@ def test_torchdatas_loader_keeps_its_own_iterators(run_with_torch):
 
 
 def test_settings_leave_iterable_datasets_their_number():
-    settings = Settings(workers=4, worker_method="thread")
+    settings = DropInSettings(workers=4, worker_method="thread")
     assert settings.arguments(Stream(4)) == {"worker_method": "thread"}
     assert settings.arguments(range(4)) == {"worker_method": "thread", "num_workers": 4}
