@@ -83,32 +83,20 @@ class RunnerStep:
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> RunnerStep:
         """Return the step that the variables of a runner describe; raise WrongUsage."""
-        command, target = (environment.get(f"ACTION_{name}", "") for name in ("COMMAND", "TARGET"))
+        command = environment.get("ACTION_COMMAND", "")
+        target = environment.get("ACTION_TARGET", "")
         if command not in COMMANDS:
             raise WrongUsage(f"command is {command!r}, not one of {', '.join(COMMANDS)}")
         if not target.strip():
             raise WrongUsage(f"target is empty: name what {command} is to look at")
-        try:
-            arguments = shlex.split(environment.get("ACTION_ARGUMENTS", ""))
-        except ValueError as error:
-            raise WrongUsage(f"arguments cannot be split as a shell does: {error}") from error
-        base = environment.get("ACTION_BASE", "")
-        if not base and environment.get("GITHUB_BASE_REF"):
-            base = f"origin/{environment['GITHUB_BASE_REF']}"
-        if base.startswith("-"):
-            raise WrongUsage(f"base is {base!r}, which names no commit")
-        variables = {}
-        for name, value in environment.items():
-            if not RUNNERS_OWN.match(name):
-                variables[name] = value
         return cls(
             command=command,
             target=target,
-            arguments=arguments,
-            base=base or "HEAD^",
+            arguments=_arguments(environment),
+            base=_base(environment),
             workspace=Path(environment.get("GITHUB_WORKSPACE") or Path.cwd()).resolve(),
             scratch=Path(environment.get("RUNNER_TEMP") or "/tmp").resolve(),
-            variables=variables,
+            variables=_without_runners_own(environment),
         )
 
     def twins(self, *arguments: str, folder: Path | None = None, keep: bool = False) -> Completed:
@@ -136,26 +124,49 @@ class RunnerStep:
 Completed = subprocess.CompletedProcess
 
 
+def _arguments(environment: Mapping[str, str]) -> list[str]:
+    try:
+        return shlex.split(environment.get("ACTION_ARGUMENTS", ""))
+    except ValueError as error:
+        raise WrongUsage(f"arguments cannot be split as a shell does: {error}") from error
+
+
+def _base(environment: Mapping[str, str]) -> str:
+    """Return the commit to compare with: the one that is named, else a pull request's base."""
+    base = environment.get("ACTION_BASE") or "HEAD^"
+    if base.startswith("-"):
+        raise WrongUsage(f"base is {base!r}, which names no commit")
+    branch = environment.get("GITHUB_BASE_REF")
+    if branch and not environment.get("ACTION_BASE"):
+        return f"origin/{branch}"
+    return base
+
+
+def _without_runners_own(environment: Mapping[str, str]) -> dict[str, str]:
+    variables = {}
+    for name, value in environment.items():
+        if not RUNNERS_OWN.match(name):
+            variables[name] = value
+    return variables
+
+
 def repro(step: RunnerStep) -> VerbAnswer:
     """Run a script many times with and without the GIL."""
     file = step.scratch / "ft-env-repro.md"
     file.unlink(missing_ok=True)
     done = step.twins("repro", step.target, "--out", str(file), *step.arguments)
-    report = file.read_text(encoding="utf-8") if file.exists() else ""
-    bold = re.search(r"^\*\*(.*)\*\*$", report, re.MULTILINE)
-    verdict = bold[1] if bold else "the script was not run: the log says why"
+    report, verdict = "", "the script was not run: the log says why"
+    if file.exists():
+        report = file.read_text(encoding="utf-8")
+    if bold := re.search(r"^\*\*(.*)\*\*$", report, re.MULTILINE):
+        verdict = bold[1]
     answer = VerbAnswer(done.returncode, verdict, report)
     if done.returncode:
-        name = Path(step.target).name
-        place = re.search(rf"{re.escape(name)}:(\d+)", report.replace("\\", ""))
-        annotation = Annotation(
-            "error",
-            f"ft-env: {name}",
-            verdict,
-            step.in_repository(step.target),
-            place[1] if place else "",
-        )
-        answer.annotations.append(annotation)
+        name, line = Path(step.target).name, ""
+        if place := re.search(rf"{re.escape(name)}:(\d+)", report.replace("\\", "")):
+            line = place[1]
+        file_name = step.in_repository(step.target)
+        answer.annotations.append(Annotation("error", f"ft-env: {name}", verdict, file_name, line))
     return answer
 
 
@@ -172,15 +183,11 @@ def audit(step: RunnerStep) -> VerbAnswer:
         details = [finding["what"], f"Remedy: {finding['remedy']}", f"Seen: {finding['seen']}"]
         sections.append(f"### {finding['title']}")
         sections.append(fenced("\n".join([finding["where"], *details])))
-        place = PLACE.match(finding["where"])
-        annotation = Annotation(
-            LEVELS.get(finding["level"], "notice"),
-            finding["title"],
-            "\n".join(details),
-            step.in_repository(place["file"]) if place else "",
-            place["line"] if place else "",
-        )
-        annotations.append(annotation)
+        file = line = ""
+        if place := PLACE.match(finding["where"]):
+            file, line = step.in_repository(place["file"]), place["line"]
+        level = LEVELS.get(finding["level"], "notice")
+        annotations.append(Annotation(level, finding["title"], "\n".join(details), file, line))
     sections.append("Tried: " + "; ".join(report["tried"]))
     sections.append("It cannot show: " + "; ".join(report["cannot"]))
     return VerbAnswer(done.returncode, report["verdict"], "\n\n".join(sections), annotations)
@@ -190,15 +197,14 @@ def requirements(step: RunnerStep) -> VerbAnswer:
     """Look which packages turn the GIL on."""
     names = shlex.split(step.target)
     done = step.twins("info", "--requirements", *names, *step.arguments, keep=True)
-    lines = done.stdout.strip().splitlines()
-    verdict = lines[-1] if lines else "no answer: the log says why"
+    verdict = last_line(done.stdout) or "no answer: the log says why"
     answer = VerbAnswer(
         done.returncode, verdict, f"## The GIL and these packages\n\n{fenced(done.stdout)}"
     )
     if done.returncode:
-        files = [name for name in names if Path(name).is_file()]
-        file = step.in_repository(files[0]) if files else ""
-        answer.annotations.append(Annotation("warning", "ft-env: packages", verdict, file))
+        files = [*map(step.in_repository, filter(os.path.isfile, names))]
+        annotation = Annotation("warning", "ft-env: packages", verdict, "".join(files[:1]))
+        answer.annotations.append(annotation)
     return answer
 
 
@@ -231,8 +237,7 @@ def bench(step: RunnerStep) -> VerbAnswer:
         done = step.twins("bench", "compare", "--worse", *runs, keep=True)
     finally:
         subprocess.run([*git, "worktree", "remove", "--force", str(tree)], check=False)
-    lines = done.stdout.strip().splitlines()
-    verdict = lines[-1] if lines else "the runs cannot be compared: the log says why"
+    verdict = last_line(done.stdout) or "the runs cannot be compared: the log says why"
     title = f"## `{step.target}`: A is {step.base}, B is this commit"
     answer = VerbAnswer(done.returncode, verdict, f"{title}\n\n{fenced(done.stdout)}")
     if done.returncode:
@@ -249,6 +254,10 @@ def batch_size(results: Path) -> str:
     (scenario,) = json.loads(results.read_text(encoding="utf-8"))["scenarios"]
     (case,) = scenario["cases"] or [scenario]
     return str(case["load"]["batch_size"])
+
+
+def last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2]
 
 
 def escaped(text: str, more: str = "") -> str:
