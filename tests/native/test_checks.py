@@ -33,6 +33,7 @@ FAULTS = {
     "shellcheck": ("docker/fault", "#!/bin/sh\nrm -rf $1\n"),
     "hadolint": ("Dockerfile.fault", "FROM debian\nRUN cd /tmp\n"),
     "workflows": (".github/workflows/form.yml", "on: push\njobs: {}\n"),
+    "action": ("action.yml", "name: a\nruns: {using: composite, steps: []}\n"),
     "zizmor": (".github/workflows/unpinned.yml", UNPINNED),
     "workflow-steps": (".github/workflows/steps.yml", STEPS),
     "codespell": ("docs/fault.md", "teh\n"),  # codespell:ignore teh

@@ -58,7 +58,7 @@ TYPED = {
     "be": "bench",
     "clean --": "--help --yes",
     "exec ": "ft gil",
-    "bench te": "text",
+    "bench tex": "text",
     "bench --rep": "",
     "repro --shr": "--shrink-threads",
     "audit --pat": "--patience",
