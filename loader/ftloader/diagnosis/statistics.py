@@ -285,7 +285,7 @@ def _limit_of_loading(totals: LoaderStatistics, busy: float, runnable: float) ->
     )
     crowded = totals.queued > max(totals.cpu, busy / 4)
     if crowded:
-        used += f" and wait{s} for a CPU {min(1.0, totals.queued / busy):.0%} of the time"
+        used += f" and wait{s} for a CPU {min(1.0, totals.queued / busy):.0%} of their time"
     least, most = _ONE_CPU
     if (
         totals.gil
