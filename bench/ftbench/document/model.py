@@ -310,7 +310,7 @@ class Change:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The confidence interval (lower end, upper end); None for one round."""
+        """The confidence interval (lower end, upper end); None if there was only one round."""
         if self.low is None or self.high is None:
             return None
         return self.low, self.high

@@ -84,9 +84,7 @@ class OnGpu(checksums.Seen):
         self._kept.append(batch[:, :: checksums.CHECKED_ROWS].contiguous())
 
     def checksum(self, number: int, rows: Any) -> int:
-        """Return the checksum of `rows`, a numpy array:
-        the checked rows of batch `number` of the trial.
-        """
+        """Return the checksum of *rows*, the checked rows (a numpy array) of batch *number*."""
         return checksums.whole(rows)
 
     def result(self, samples: int, last: int) -> dict:

@@ -46,7 +46,7 @@ def _untested(name: str, kinds: Sequence[Mean]) -> Step:
     mean = random_effects(effects, errors)
     step = Step(name, "too few machines", change(mean, len(kinds)))
     if len(kinds) > 2:
-        step.expected = [*map(exp, mean.interval(new=True))]
+        step.expected = [*map(exp, mean.interval(prediction=True))]
     return step
 
 

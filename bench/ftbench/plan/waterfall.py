@@ -82,13 +82,14 @@ class WaterfallPlan(ComparisonPlan):
             importance = {side: 0 for side, _ in cells(configs)}
             if copies and "ft" in configs:
                 importance[Side("ft", COPIES)] = 1
-            whole, further = [], []
+            in_every_case, in_first_case = [], []
             for side, rank in importance.items():
-                whole.append(Comparison(side, importance=rank))
+                in_every_case.append(Comparison(side, importance=rank))
                 if side.variant != PROCESSES:
+                    # the first case is also measured with fewer workers
                     of_first = replace(side, case=first)
-                    further.append(Comparison(of_first, importance=rank, every_count=True))
-            return (*whole, *further)
+                    in_first_case.append(Comparison(of_first, importance=rank, every_count=True))
+            return (*in_every_case, *in_first_case)
 
         super().__init__(comparisons, cases, quick_cases=(first,), order=(CASE, COUNT, IMPORTANCE))
 

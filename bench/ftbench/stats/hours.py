@@ -62,13 +62,14 @@ class Deviation(NamedTuple):
 
 
 def hours(figures: Sequence[RunFigure], seconds: float) -> Hours:
-    """Return what hours do to a ratio, from its *figures* in one
-    or more runs whose starts are *seconds* apart.
+    """Return the range of a ratio over runs at different hours, and what to expect of one more run.
+
+    figures: those of one or more runs, whose starts are *seconds* apart.
     """
     logs, _ = zip(*figures, strict=True)
     expected = None
     if len(logs) >= FEWEST:
-        low, high = _mean(figures).interval(new=True)
+        low, high = _mean(figures).interval(prediction=True)
         expected = exponential(low), exponential(high)
     return Hours(len(logs), seconds, exponential(min(logs)), exponential(max(logs)), expected)
 

@@ -37,14 +37,14 @@ class Mean(NamedTuple):
     variance: float = 0.0
     """Mean squared error of the effects: the variance of a further effect's measurement."""
 
-    def interval(self, new: bool = False) -> tuple[float, float]:
-        """Return the mean's confidence interval, or, if *new*,
+    def interval(self, prediction: bool = False) -> tuple[float, float]:
+        """Return the mean's confidence interval, or, if *prediction*,
         the prediction interval for one more measured effect.
         """
         from scipy.special import stdtrit
 
         error = self.error
-        if new:
+        if prediction:
             error = math.sqrt(self.tau2 + self.variance + self.error**2)
         far = float(stdtrit(self.degrees, (1 + CONFIDENCE) / 2)) * error
         return self.effect - far, self.effect + far

@@ -213,8 +213,8 @@ class WholeBatch:
         self.claimed = False  # True once a worker has begun
 
     def build(self, context: WorkerContext) -> Fetched:
-        """Build and return the batch. Raise ``Cancelled`` if its epoch is cancelled, or an
-        exception of user code.
+        """Build and return the batch. Raise ``Cancelled`` if the epoch is cancelled; pass on
+        exceptions of user code.
         """
         self.claimed = True
         try:

@@ -110,7 +110,7 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def _lines_of_comments(text: str) -> set[int]:
-    """Return the numbers of the lines that begin within an HTML comment, such as a template's."""
+    """Return the numbers, from 0, of the lines that begin within an HTML comment."""
     lines = set[int]()
     number = end = 0
     for comment in COMMENT.finditer(text):

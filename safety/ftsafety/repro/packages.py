@@ -175,9 +175,9 @@ def _installed(
     """Install the packages for the twins, in the same versions if possible; return versions and
     failures by twin.
 
-    *put* installs the packages for a twin in given versions, and returns all versions. Fewer wheels
-    fit the free-threaded twin, and the others then take the same versions. If they cannot, another
-    interpreter's versions may serve all.
+    *put* installs the packages for a twin in given versions, and returns all versions. The choice
+    of each twin is tried on all others in turn, that of the free-threaded one first, which fewer
+    wheels fit. If none serves all, each twin keeps its own.
     """
     leaders: list[str] = []
     reasons: dict[str, str] = {}

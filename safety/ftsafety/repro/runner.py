@@ -141,6 +141,7 @@ def run_module(path: str, module: str, arguments: list, sender) -> None:
 
 
 def run_tests(path: str, _module: str, arguments: list, sender) -> None:
+    """Run the script as pytest runs tests; exit with pytest's status."""
     import pytest
 
     sys.argv[:] = ["pytest", path, *arguments]

@@ -43,7 +43,7 @@ def test_the_mean_is_that_of_statsmodels(name):
     assert (found.tau2, found.effect, found.error) == pytest.approx(expected, rel=1e-9)
     low, high = stats.t.interval(0.95, len(CASES[name][0]) - 1, found.effect, found.error)
     assert found.interval() == pytest.approx((low, high))
-    assert found.interval(new=True)[0] < low and found.interval(new=True)[1] > high or tau2 == 0
+    assert found.interval(prediction=True)[0] < low and found.interval(prediction=True)[1] > high or tau2 == 0
 
 
 def test_the_order_does_not_matter():
@@ -65,7 +65,7 @@ def test_the_interval_holds_the_mean_in_95_of_100_cases(machines, tau, least, mo
         found = random_effects([rng.gauss(0.4, math.hypot(tau, error)) for error in errors], errors)
         low, high = found.interval()
         right += low <= 0.4 <= high
-        low, high = found.interval(new=True)
+        low, high = found.interval(prediction=True)
         right_of_new += low <= rng.gauss(0.4, math.hypot(tau, rng.uniform(0.03, 0.08))) <= high
     # the variance of two is too often seen as 0, for which the interval is wide
     most = 1.0 if machines == 2 else most
@@ -76,7 +76,7 @@ def test_the_interval_holds_the_mean_in_95_of_100_cases(machines, tau, least, mo
 
 def test_the_prediction_for_equal_errors_is_students():
     values = [0.1, 0.35, 0.2, 0.5, 0.05]
-    low, high = random_effects(values, [0.02] * 5).interval(new=True)
+    low, high = random_effects(values, [0.02] * 5).interval(prediction=True)
     far = stats.t.ppf(0.975, 4) * stdev(values) * math.sqrt(1 + 1 / 5)
     assert (low, high) == pytest.approx((fmean(values) - far, fmean(values) + far), rel=1e-6)
 
