@@ -20,7 +20,7 @@ SUFFIXES = (".md", ".markdown")
 FENCE = re.compile(r"(?P<marks>`{3,}|~{3,})(?P<info>[^\n]*)$")
 # A list item's mark, and that of a quote.
 ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])[ \t]+")
-COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+COMMENT = re.compile(r"[ >]*<!--")
 LINK = re.compile(r"\((https?://[^\s()]+\.(?:py|ipynb|txt|zip|gz))\)")
 PROMPT = ">>> "
 
@@ -50,6 +50,8 @@ class Block:
 
     def is_closed_by(self, line: str) -> bool:
         stripped = line.strip(" \t")
+        if len(line) - len(line.lstrip(" \t")) > self.indent + 3:  # code, as in a docstring
+            return False
         return len(stripped) >= len(self.marks) and stripped == len(stripped) * self.marks[0]
 
 
@@ -89,11 +91,13 @@ def blocks(text: str) -> Iterator[Block]:
     text.
     """
     block: Block | None = None
-    hidden = _lines_of_comments(text)
-    for number, line in enumerate(text.split("\n")):
+    hidden = False
+    for line in text.split("\n"):
         if block is None:
-            if number not in hidden:
+            if not hidden:
                 block = _opened(line)
+            if block is None and (hidden or COMMENT.match(line)):
+                hidden = "-->" not in line
             continue
         content = _without_quotes(line, block.quotes)
         if content is None:  # the quote ends, and its block with it
@@ -107,18 +111,6 @@ def blocks(text: str) -> Iterator[Block]:
             block.lines.append(content[min(blank, block.indent) :])
     if block is not None:
         yield block
-
-
-def _lines_of_comments(text: str) -> set[int]:
-    """Return the numbers, from 0, of the lines that begin within an HTML comment."""
-    lines = set[int]()
-    number = end = 0
-    for comment in COMMENT.finditer(text):
-        number += text.count("\n", end, comment.start())
-        last = number + comment[0].count("\n")
-        lines.update(range(number + 1, last + 1))
-        number, end = last, comment.end()
-    return lines
 
 
 def _opened(line: str) -> Block | None:

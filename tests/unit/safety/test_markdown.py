@@ -50,6 +50,8 @@ REAL = {
     "blank line in a quote": "> text\n>\n" + CONTAINERS["quote"](in_fence()),
     "template's comment": "<!-- write\n```python\nyour code\n```\n-->\n" + in_fence(),
     "fence in a longer fence": in_fence("", "````", "```python\nx\n```\n") + in_fence(),
+    "comment in another block": in_fence("html", script="<!-- begin\n") + in_fence(),
+    "comment among words": "It fails at `<!--`.\n\n" + in_fence(),
     "closed by a longer fence": in_fence().removesuffix("```\n") + "`````\n",
 }
 
@@ -132,6 +134,11 @@ def test_long_texts_take_no_long_time(text):
     with contextlib.suppress(MarkdownError):
         python_of_markdown(text.encode())
     assert time.process_time() - began < 5
+
+
+def test_a_fence_in_a_docstring_does_not_end_the_block():
+    script = 'def f():\n    """Use:\n    ```\n    f()\n    ```\n    """\n'
+    assert python_of_markdown(in_fence(script=script).encode()).decode() == script
 
 
 def test_attachment():
