@@ -15,7 +15,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 TWINS = Path(__file__).resolve().parents[1] / "twins"
@@ -30,6 +30,8 @@ PLACE = re.compile(r"(?P<file>.+?\.py):(?P<line>\d+)(?:\s|$)")
 # paths of later steps with them, or use a token.
 RUNNERS_OWN = re.compile(r"(GITHUB|ACTIONS|ACTION|RUNNER|INPUT)_|GH_TOKEN$")
 WRONG_USAGE = 2
+# Texts of scripts may hold lone surrogates, which are in no encoding.
+LENIENT = "backslashreplace"
 
 
 class WrongUsage(Exception):
@@ -89,10 +91,13 @@ class RunnerStep:
             raise WrongUsage(f"command is {command!r}, not one of {', '.join(COMMANDS)}")
         if not target.strip():
             raise WrongUsage(f"target is empty: name what {command} is to look at")
+        arguments = _split("arguments", environment.get("ACTION_ARGUMENTS", ""))
+        if any(word.partition("=")[0] == "--out" for word in arguments):
+            raise WrongUsage("arguments: leave out --out, the output `report` names the file")
         return cls(
             command=command,
             target=target,
-            arguments=_arguments(environment),
+            arguments=arguments,
             base=_base(environment),
             workspace=Path(environment.get("GITHUB_WORKSPACE") or Path.cwd()).resolve(),
             scratch=Path(environment.get("RUNNER_TEMP") or "/tmp").resolve(),
@@ -113,6 +118,14 @@ class RunnerStep:
             check=False,
         )
 
+    def elsewhere(self, tree: Path) -> RunnerStep:
+        """Return this step in another working tree of the repository, also for PYTHONPATH."""
+        variables = dict(self.variables)
+        if "PYTHONPATH" in variables:
+            path = variables["PYTHONPATH"].replace(str(self.workspace), str(tree))
+            variables["PYTHONPATH"] = path
+        return replace(self, workspace=tree, variables=variables)
+
     def in_repository(self, file: str) -> str:
         """Return a file's path from the repository's root; the path itself if it is outside."""
         path = Path(file).resolve()
@@ -124,11 +137,11 @@ class RunnerStep:
 Completed = subprocess.CompletedProcess
 
 
-def _arguments(environment: Mapping[str, str]) -> list[str]:
+def _split(name: str, words: str) -> list[str]:
     try:
-        return shlex.split(environment.get("ACTION_ARGUMENTS", ""))
+        return shlex.split(words)
     except ValueError as error:
-        raise WrongUsage(f"arguments cannot be split as a shell does: {error}") from error
+        raise WrongUsage(f"{name} cannot be split as a shell does: {error}") from error
 
 
 def _base(environment: Mapping[str, str]) -> str:
@@ -175,7 +188,10 @@ def audit(step: RunnerStep) -> VerbAnswer:
     done = step.twins("audit", step.target, "--json", *step.arguments, keep=True)
     try:
         report = json.loads(done.stdout)
-    except ValueError:
+        if "verdict" not in report:  # the audit could not be made
+            words = report["error"]
+            return VerbAnswer(done.returncode, words.partition("\n")[0], fenced(words))
+    except (ValueError, TypeError, KeyError):
         return VerbAnswer(done.returncode, "no audit: the log says why", fenced(done.stdout))
     sections = [f"## Audit of `{step.target}`", f"**{report['verdict']}**", report["environment"]]
     annotations = []
@@ -195,7 +211,7 @@ def audit(step: RunnerStep) -> VerbAnswer:
 
 def requirements(step: RunnerStep) -> VerbAnswer:
     """Look which packages turn the GIL on."""
-    names = shlex.split(step.target)
+    names = _split("target", step.target)
     done = step.twins("info", "--requirements", *names, *step.arguments, keep=True)
     verdict = last_line(done.stdout) or "no answer: the log says why"
     answer = VerbAnswer(
@@ -224,10 +240,12 @@ def bench(step: RunnerStep) -> VerbAnswer:
     subprocess.run([*git, *add], check=True, stdout=subprocess.DEVNULL)
     try:
         runs, options = [], list(step.arguments)
-        for name, place in (("base", tree / folder.relative_to(step.workspace)), ("head", folder)):
+        base = step.elsewhere(tree)
+        for name, run in (("base", base), ("head", step)):
             out = step.scratch / f"ft-env-bench-{name}"
             dataset = ["bench", "--dataset", step.target, "--out", str(out)]
-            done = step.twins(*dataset, *options, folder=place)
+            place = run.workspace / folder.relative_to(step.workspace)
+            done = run.twins(*dataset, *options, folder=place)
             if done.returncode:
                 return VerbAnswer(done.returncode, f"the run of the {name} failed: see the log", "")
             runs.append(str(out / "latest"))
@@ -276,7 +294,7 @@ def fenced(text: str) -> str:
 
 def cut(report: str) -> str:
     """Return a *report* that fits into the summary."""
-    content = report.encode()
+    content = report.encode(errors=LENIENT)
     if len(content) <= MOST_SUMMARY:
         return report
     return content[:MOST_SUMMARY].decode(errors="ignore") + "\n\n(cut: the file has all of it)"
@@ -309,11 +327,11 @@ def main(environment: Mapping[str, str]) -> int:
     print(f"\n{answer.verdict}\n::{pause}::", flush=True)
     print(*shown(answer), sep="\n", flush=True)
     report = step.scratch / "ft-env-report.md"
-    report.write_text(answer.report + "\n", encoding="utf-8")
+    report.write_text(answer.report + "\n", encoding="utf-8", errors=LENIENT)
     values = {"status": str(answer.status), "verdict": answer.verdict, "report": str(report)}
-    with open(environment["GITHUB_OUTPUT"], "a", encoding="utf-8") as file:
+    with open(environment["GITHUB_OUTPUT"], "a", encoding="utf-8", errors=LENIENT) as file:
         file.writelines(output(name, value) for name, value in values.items())
-    with open(environment["GITHUB_STEP_SUMMARY"], "a", encoding="utf-8") as file:
+    with open(environment["GITHUB_STEP_SUMMARY"], "a", encoding="utf-8", errors=LENIENT) as file:
         file.write(cut(answer.report) + "\n")
     return answer.status
 

@@ -63,6 +63,8 @@ def outputs(file):
         ("", "x.py", "", "command is '', not one of repro, audit, requirements, bench"),
         ("audit", " ", "", "target is empty"),
         ("repro", "x.py", "'open", "arguments cannot be split as a shell does"),
+        ("repro", "x.py", "--out r.md", "leave out --out"),
+        ("requirements", "it's", "", "target cannot be split as a shell does"),
         ("bench", "x.py:y", "", "there is no commit 'HEAD^' here"),
         (f"{HOSTILE}", "x", "", "command is "),
     ],
@@ -87,6 +89,17 @@ def test_texts_of_strangers_stay_texts(tmp_path):
     assert len(action.cut("ä" * action.MOST_SUMMARY).encode()) < 1024 * 1024
 
 
+def test_the_base_is_measured_with_its_own_sources(tmp_path):
+    environment = {
+        "ACTION_COMMAND": "bench",
+        "ACTION_TARGET": "data.py:rows",
+        "GITHUB_WORKSPACE": str(tmp_path),
+        "PYTHONPATH": f"{tmp_path}/src:/elsewhere",
+    }
+    base = action.RunnerStep.read(environment).elsewhere(tmp_path / "base")
+    assert base.variables == {"PYTHONPATH": f"{tmp_path}/base/src:/elsewhere"}
+
+
 @pytest.mark.slow
 def test_repro(runner):
     (runner.repository / "a bug.py").write_text(
@@ -102,6 +115,14 @@ def test_repro(runner):
     quiet, commands = done.stdout.split(f"\n::{pause}::\n")
     assert "::error title=ft-env%3A a bug.py,file=a bug.py,line=3::" in commands
     assert "::error::planted" not in commands
+
+
+@pytest.mark.slow
+def test_an_audit_that_cannot_be_made(runner):
+    (runner.repository / "data.py").write_text("rows = 1\n")
+    done, results = runner("audit", "data.py:train_set")
+    assert (done.returncode, results["status"]) == (2, "2"), done.stderr
+    assert "train_set" in results["verdict"] and "Traceback" not in done.stderr
 
 
 @pytest.mark.slow
