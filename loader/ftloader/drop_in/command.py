@@ -3,6 +3,7 @@ place of torch's.
 """
 
 import atexit
+import builtins
 import contextlib
 import functools
 import os
@@ -67,7 +68,9 @@ def _load(command: ProgramCommand) -> tuple[types.CodeType, types.ModuleType]:
     its start: ``sys.argv``, ``sys.path`` and ``sys.modules``.
     """
     module = types.ModuleType("__main__")
-    module.__builtins__ = __builtins__  # type: ignore[attr-defined]
+    if sys.version_info < (3, 14):
+        module.__annotations__ = {}
+    module.__builtins__ = builtins  # type: ignore[attr-defined]
     if command.is_module:
         sys.argv[:] = ["-m", *command.arguments]  # as python has it until the module is there
         try:
@@ -101,10 +104,9 @@ def _load_script(module: types.ModuleType, path: str) -> types.CodeType:
     try:
         code = runpy._get_code_from_file(full)  # type: ignore[attr-defined]
     except OSError as error:
-        print(
-            f"{PROGRAM}: can't open file {full!r}: [Errno {error.errno}] {error.strerror}",
-            file=sys.stderr,
-        )
+        if sys.stderr is not None:  # else print() would take stdout
+            what = f"[Errno {error.errno}] {error.strerror}"
+            print(f"{PROGRAM}: can't open file {full!r}: {what}", file=sys.stderr)
         raise SystemExit(2) from None
     module.__file__ = full
     module.__cached__ = None  # type: ignore[attr-defined]

@@ -43,6 +43,8 @@ class LoadersReport:
         if not entries:
             lines.insert(0, f"{self._command.program} made no DataLoader of torch")
         lines[0] = f"{PROGRAM}: {lines[0]}"
+        if sys.stderr is None:  # it was closed at the start, and print() would take stdout
+            return
         with contextlib.suppress(OSError, ValueError, AttributeError):  # stderr may be closed
             print(*lines, sep="\n", file=sys.stderr, flush=True)
 

@@ -21,8 +21,6 @@ class Kept:
 assert type(pickle.loads(pickle.dumps(Kept()))) is Kept
 if __name__ == "__main__":
     names = {name: str(value) for name, value in globals().items() if name.startswith("__")}
-    names.pop("__annotations__", None)  # made by the interpreter where it is asked for
-    names.pop("__builtins__")
     print(names, sys.argv, sys.path[0], sys.modules["__main__"].Kept is Kept)
     sys.exit(int(sys.argv[1]))
 """
@@ -99,6 +97,13 @@ def test_bad_input_is_one_line_and_an_exit_status(words, status, line, folder, r
     found, out, err = run_forked(run_program, *words)
     assert (found, out) == (status, "") and "Traceback" not in err
     assert (line or "").format(folder) in err.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_the_table_never_goes_to_stdout(folder):
+    command = f"{sys.executable} -m ftloader facts.py 7 2>&-"
+    done = completed(["sh", "-c", command], 7, cwd=folder)
+    assert len(done.stdout.splitlines()) == 1, "what the program prints"
 
 
 def test_what_follows_the_program_is_the_programs():
