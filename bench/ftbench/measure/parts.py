@@ -13,12 +13,13 @@ from typing import Any
 
 MOST_DEPTH = 4
 """Attributes of attributes that are parts: ``dataset.transform.transforms.0`` has four names."""
-MOST_PARTS = 40
+LONGEST_LIST = 40
+"""Datasets or transforms of a list that are looked into."""
 
 
 def parts_of(dataset: Any, collate: Any) -> dict[str, Any]:
     """Return the parts by name, such as ``vocabulary``, ``dataset.words``, ``collate_fn.padding``;
-    at most MOST_PARTS, those with the fewest names first.
+    those with the fewest names first.
     """
     parts: dict[str, Any] = {}
     holders = deque([((), dataset), (("collate_fn",), collate)])
@@ -31,9 +32,9 @@ def parts_of(dataset: Any, collate: Any) -> dict[str, Any]:
         visited[id(holder)] = holder
         for name, value in _members(holder).items():
             longer = (*path, name)
-            if len(longer) < MOST_DEPTH and _holds_parts(value):
+            if len(longer) < MOST_DEPTH and _is_holder(value):
                 holders.append((longer, value))
-            elif _is_counted(value) and len(parts) < MOST_PARTS:
+            elif _is_counted(value):
                 parts[".".join(longer)] = value
     return parts
 
@@ -46,6 +47,8 @@ def _without_method(value: Any) -> Any:
 def _members(value: Any) -> dict[str, Any]:
     """Return the objects that *value* refers to, by name."""
     kind = type(value)
+    if issubclass(kind, type):
+        return {}
     if kind is functools.partial:
         return {**_numbered((value.func, *value.args)), **value.keywords}
     if kind in (list, tuple):
@@ -85,16 +88,22 @@ def _attributes(value: Any) -> dict[str, Any]:
     return attributes
 
 
+def _is_holder(value: Any) -> bool:
+    """True if the members of *value* are parts, in place of *value*."""
+    try:
+        return _holds_parts(value)
+    except RecursionError:  # a list in itself
+        return False
+
+
 def _holds_parts(value: Any) -> bool:
-    """True if the members of *value* are parts, in place of *value*: of a dataset, a transform,
-    a function with a closure, or a list of these.
-    """
+    """True for a dataset, a transform, a function with a closure, or a list of these."""
     import torch
     from torch.utils.data import Dataset
 
     kind = type(value)
     if kind in (list, tuple):
-        return bool(value) and len(value) <= MOST_PARTS and all(map(_holds_parts, value))
+        return bool(value) and len(value) <= LONGEST_LIST and all(map(_holds_parts, value))
     if issubclass(kind, Dataset):
         return True
     if not callable(value) or issubclass(kind, (type, torch.nn.Module)):

@@ -40,6 +40,8 @@ TURN_SECONDS = 0.1
 BATCH_SIZE = 16
 MOST_PARTS = 8
 """Attributes that are measured. Of more, a first look chooses those that it costs most to share."""
+MOST_LOOKED_AT = 40
+"""Attributes of the first look, those with the fewest names."""
 LOOKS = 2
 """Turns of each attribute in the first look. They do not count."""
 FEWEST_ROUNDS = 6
@@ -91,6 +93,9 @@ class Sharing:
         self._loading: dict[int, int] = {}
         """The threads that load, as for Waits.look."""
         self._pool = ThreadPoolExecutor(threads)
+        # Start all threads now: later, the pool may take one that is just becoming idle for free.
+        start = threading.Barrier(threads)
+        wait([self._pool.submit(start.wait) for _ in range(threads)])
 
     def close(self) -> None:
         self._pool.shutdown()
@@ -168,10 +173,12 @@ class Sharing:
         parts = self._parts(objects)
         if way == OBJECT:
             return [*parts.values()]
+        # A part of the first copy may be none of this one: an integer that is small now.
         if way.startswith(KEPT):
-            return [parts[way.removeprefix(KEPT)]]
+            name = way.removeprefix(KEPT)
+            return [parts[name]] if name in parts else []
         if way.startswith(COPIED):
-            part = parts[way.removeprefix(COPIED)]
+            part = parts.get(way.removeprefix(COPIED))
             return [value for value in parts.values() if value is not part]
         return []
 
@@ -283,12 +290,12 @@ def _chosen(sharing: Sharing) -> Generator[None, None, list[str]]:
     parts = [*sharing.kinds]
     if len(parts) <= MOST_PARTS:
         return parts
-    speeds = dict.fromkeys(parts, 0.0)
+    speeds = dict.fromkeys(parts[:MOST_LOOKED_AT], 0.0)
     for _ in range(LOOKS):
-        for part in parts:
+        for part in speeds:
             yield
             speeds[part] += sharing.rate(KEPT + part)
-    return sorted(parts, key=speeds.__getitem__)[:MOST_PARTS]
+    return sorted(speeds, key=speeds.__getitem__)[:MOST_PARTS]
 
 
 def _watched(sharing: Sharing, way: str) -> Generator[None, None, dict[str, float]]:

@@ -43,7 +43,11 @@ def test_the_mean_is_that_of_statsmodels(name):
     assert (found.tau2, found.effect, found.error) == pytest.approx(expected, rel=1e-9)
     low, high = stats.t.interval(0.95, len(CASES[name][0]) - 1, found.effect, found.error)
     assert found.interval() == pytest.approx((low, high))
-    assert found.interval(prediction=True)[0] < low and found.interval(prediction=True)[1] > high or tau2 == 0
+    assert (
+        found.interval(prediction=True)[0] < low
+        and found.interval(prediction=True)[1] > high
+        or tau2 == 0
+    )
 
 
 def test_the_order_does_not_matter():

@@ -2,6 +2,7 @@
 where they wait.
 """
 
+import contextlib
 import functools
 import queue
 import threading
@@ -117,6 +118,12 @@ def short(monkeypatch):
 )
 def test_parts(dataset, collate, names):
     assert parts_of(dataset, collate).keys() == names
+
+
+def test_a_list_in_itself_and_a_class_have_no_parts_within():
+    endless = []
+    endless.append(endless)
+    assert [*parts_of(Words(words=endless), list)] == ["words"]
 
 
 def test_parts_of_objects_that_refer_to_each_other_come_once():
@@ -237,6 +244,15 @@ def test_copies_that_do_not_fit_into_memory(short, monkeypatch):
     monkeypatch.setattr(copies, "usable_memory", lambda: 1000)
     with pytest.raises(TrialError, match="3 copies of Words have .* bytes or more each"):
         Sharing(Words(large=np.zeros(1000)), together, THREADS)
+
+
+def test_an_attribute_that_is_no_part_of_a_later_copy(short):
+    measured = Sharing(Words(seed=1000), together, THREADS)
+    with contextlib.closing(measured):
+        objects = measured._copier.copy()
+        objects.dataset.seed = 3
+        assert measured._shared(objects, KEPT + "seed") == []
+        assert measured._shared(objects, COPIED + "seed") == [objects.dataset.words]
 
 
 def test_of_many_attributes_those_are_measured_that_cost_most_to_share(short, monkeypatch):
