@@ -165,7 +165,8 @@ def all_runs(ready: dict[str, Twin], arguments: list[str]) -> list[TestRun]:
     runs = [] if arguments else _hooks(ready.get("gil", first))
     # Tests that are not about an interpreter (the images,
     # ./twins itself, the report's page) run once.
-    runs.append(_pytest("the images", first, ["images"], arguments))
+    # The first test builds them, for half an hour where nothing is cached and much else runs.
+    runs.append(_pytest("the images", first, ["images"], ["-o", "timeout=3000", *arguments]))
     runs.append(_pytest(f"{first.name}, the benchmark", first, OF_THE_BENCHMARK, arguments))
     runs.append(
         _pytest(
