@@ -5,6 +5,7 @@ A block runs as it stands, or with the stated addition where a full run would ta
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -48,6 +49,11 @@ BLOCKS = blocks_to_run(document.read_text() for document in DOCUMENTS)
 # Blocks that no test here runs, with the reason.
 NOT_RUN = {
     "./twins test": "it is what runs this test",
+    "python -m ftloader train.py --epochs 3\n"
+    "python -m ftloader --workers auto --report loaders.json -m my_package.train --epochs 3\n"
+    "torchrun --nproc-per-node 4 -m ftloader train.py": (
+        "programs of the reader's; tests/unit/loader/drop_in runs some like them"
+    ),
     "./twins exec gil python -m pip install --target other-torch torch\n"
     "PYTHONPATH=$PWD/other-torch ./twins exec gil python -m pytest tests/unit/loader "
     "tests/conformance": ("it downloads gigabytes"),
@@ -71,6 +77,7 @@ ADDED = {
     "./twins bench --quick --again 5 --every 1h": " pillow --again 2 --every 1s"
     + ONE_ROUND
     + " --configs ft",
+    "./twins bench --dataset train.py:train_set --why": " --quick --rounds 2",
     # Options that tests/unit/bench measures with, are only parsed.
     "./twins bench --quick --data ~/photos": " --list",
     "./twins bench pillow --quick --ranks 2": " --list",
@@ -199,6 +206,8 @@ def test_bench_blocks(run_block, clone, block):
     shown = run_block(block)
     if "--list" in adapted(block):
         assert "peers-memory" in shown
+    elif "--why" in block:
+        assert re.search(r"\d threads without the GIL are ", " ".join(shown.split()))
     else:
         assert (
             json.loads((clone / "results" / "latest" / "results.json").read_text())["status"]
@@ -244,8 +253,8 @@ def test_repro_blocks(run_block, clone, block):
 
 def test_the_test_command_is_the_one_that_runs_this():
     assert "./twins test" in BLOCKS
-    last = (CHECKOUT / ".ci" / "run").read_text().splitlines()[-1]
-    assert last == "timeout --foreground --kill-after=300 4500 ./twins test"
+    steps = (CHECKOUT / ".ci" / "run").read_text().splitlines()
+    assert "timeout --foreground --kill-after=300 4500 ./twins test" in steps
 
 
 def test_image_block(shell, images):
