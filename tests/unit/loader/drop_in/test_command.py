@@ -56,6 +56,7 @@ def without_addresses(text):
     return re.sub(r" at 0x\w+", "", text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "program",
     [
@@ -77,6 +78,7 @@ def test_a_program_sees_what_it_sees_with_python(program, folder, run_program):
     assert err == f"python -m ftloader: {program[-1]} made no DataLoader of torch\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "status", "line"),
     [
@@ -256,6 +258,7 @@ def test_torchrun_has_the_table_of_rank_0_alone(tmp_path):
     assert len([row for row in done.stderr.splitlines() if row.startswith("train.py:8 ")]) == 1
 
 
+@pytest.mark.slow
 def test_loaders_of_other_classes_are_named(folder, run_program):
     pytest.importorskip("torchdata")
     (folder / "train.py").write_text(

@@ -139,6 +139,7 @@ def test_another_class_in_the_place_is_neither_replaced_nor_removed(monkeypatch)
     torch.utils.data.DataLoader = Torchs
 
 
+@pytest.mark.slow
 def test_torchdatas_loader_keeps_its_own_iterators(run_with_torch):
     pytest.importorskip("torchdata")
     status, out, err = run_with_torch("""
