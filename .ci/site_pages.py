@@ -13,19 +13,20 @@ from pathlib import Path
 from mkdocs.structure.files import File
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-PAGES = {
-    "README.md": "index.md",
-    "docs/README.md": "index.md",
-    "repro/README.md": "gallery.md",
-    "examples/README.md": "examples.md",
-    "loader/README.md": "loader.md",
-    "CONTRIBUTING.md": "contributing.md",
-    "CHANGELOG.md": "changelog.md",
-    "SECURITY.md": "security.md",
+ADDED = {
+    "index.md": "README.md",
+    "gallery.md": "repro/README.md",
+    "examples.md": "examples/README.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "changelog.md": "CHANGELOG.md",
+    "security.md": "SECURITY.md",
 }
-"""{file of the repository: page}"""
-WRITTEN = "loader/README.md", "docs/README.md"
-"""Files of PAGES whose page is another file's."""
+"""{page: file of the repository, outside of docs/}"""
+PAGES = {source: page for page, source in ADDED.items()} | {
+    "docs/README.md": "index.md",
+    "loader/README.md": "loader.md",
+}
+"""{file of the repository: the page to which its links lead}"""
 API = {
     "Loading": ["ftloader.DataLoader", "ftloader.sample_rng"],
     "Samples that fail": ["ftloader.Skipped", "ftloader.SkipLog"],
@@ -38,15 +39,14 @@ LINK = re.compile(
     r"(?P<image>!?)\[(?P<words>[^\]]*)\]\((?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)"
 )
 BADGE = re.compile(r"^\[!\[.*\n", re.MULTILINE)
-FENCE = re.compile(r"^ *```", re.MULTILINE)
+FENCE = re.compile(r"(^ *```)", re.MULTILINE)
 
 
 def on_files(files, config):
     """Add the pages that are no files of docs/."""
-    for source, page in PAGES.items():
-        if source not in WRITTEN:
-            content = (CHECKOUT / source).read_text(encoding="utf-8")
-            files.append(File.generated(config, page, content=content))
+    for page, source in ADDED.items():
+        content = (CHECKOUT / source).read_text(encoding="utf-8")
+        files.append(File.generated(config, page, content=content))
     files.append(File.generated(config, "api.md", content="\n".join(_api())))
     reports = [file.src_uri for file in files if file.src_uri.endswith("/report.html")]
     files.append(File.generated(config, "runs.md", content="\n".join(_runs(reports))))
@@ -55,8 +55,7 @@ def on_files(files, config):
 
 def on_page_markdown(markdown, page, config, files):
     """Lead the links of a page to pages, or to the repository."""
-    sources = {name: source for source, name in PAGES.items() if source not in WRITTEN}
-    source = sources.get(page.file.src_uri, f"docs/{page.file.src_uri}")
+    source = ADDED.get(page.file.src_uri, f"docs/{page.file.src_uri}")
     url = (config.repo_url or "").rstrip("/")
 
     def led(link):
@@ -66,21 +65,16 @@ def on_page_markdown(markdown, page, config, files):
         file = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
         place = PAGES.get(file, file.removeprefix("docs/"))
         if files.get_file_from_path(place) is not None:
-            there = posixpath.relpath(place, posixpath.dirname(page.file.src_uri) or ".")
-            return f"{link['image']}[{link['words']}]({there}{link['anchor'] or ''})"
+            path = posixpath.relpath(place, posixpath.dirname(page.file.src_uri) or ".")
+            return f"{link['image']}[{link['words']}]({path}{link['anchor'] or ''})"
         if not url:
             return link["words"]
         return f"[{link['words']}]({url}/blob/HEAD/{file}{link['anchor'] or ''})"
 
-    markdown = BADGE.sub("", markdown)
-    parts = FENCE.split(markdown)
-    fences = FENCE.findall(markdown)
-    # every second part is within a fence
-    parts[::2] = [LINK.sub(led, part) for part in parts[::2]]
-    joined = parts[0]
-    for fence, part in zip(fences, parts[1:], strict=True):
-        joined += fence + part
-    return joined
+    # Words, a fence, code, a fence, and again.
+    parts = FENCE.split(BADGE.sub("", markdown))
+    parts[::4] = [LINK.sub(led, words) for words in parts[::4]]
+    return "".join(parts)
 
 
 def _api() -> Iterator[str]:

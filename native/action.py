@@ -14,7 +14,7 @@ import secrets
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -104,7 +104,9 @@ class RunnerStep:
             variables=_without_runners_own(environment),
         )
 
-    def twins(self, *arguments: str, folder: Path | None = None, keep: bool = False) -> Completed:
+    def twins(
+        self, *arguments: str, folder: Path | None = None, keep: bool = False
+    ) -> subprocess.CompletedProcess[str]:
         """Run `./twins` with these arguments. Its output is shown, or kept if *keep*."""
         sys.stdout.flush()
         return subprocess.run(
@@ -129,12 +131,9 @@ class RunnerStep:
     def in_repository(self, file: str) -> str:
         """Return a file's path from the repository's root; the path itself if it is outside."""
         path = Path(file).resolve()
-        return (
-            str(path.relative_to(self.workspace)) if path.is_relative_to(self.workspace) else file
-        )
-
-
-Completed = subprocess.CompletedProcess
+        if path.is_relative_to(self.workspace):
+            return str(path.relative_to(self.workspace))
+        return file
 
 
 def _split(name: str, words: str) -> list[str]:
@@ -306,12 +305,6 @@ def output(name: str, value: str) -> str:
     return f"{name}<<{end}\n{value}\n{end}\n"
 
 
-def shown(answer: VerbAnswer) -> Iterator[str]:
-    """Yield the workflow commands of an answer's annotations."""
-    for annotation in answer.annotations[:MOST_ANNOTATIONS]:
-        yield annotation.command()
-
-
 def main(environment: Mapping[str, str]) -> int:
     """Run the step that the variables of a runner describe; return its exit status."""
     # Lines of a script under test that look like workflow commands are none.
@@ -325,7 +318,8 @@ def main(environment: Mapping[str, str]) -> int:
         print(f"::error title=ft-env::{escaped(str(error))}", flush=True)
         return WRONG_USAGE
     print(f"\n{answer.verdict}\n::{pause}::", flush=True)
-    print(*shown(answer), sep="\n", flush=True)
+    for annotation in answer.annotations[:MOST_ANNOTATIONS]:
+        print(annotation.command(), flush=True)
     report = step.scratch / "ft-env-report.md"
     report.write_text(answer.report + "\n", encoding="utf-8", errors=LENIENT)
     values = {"status": str(answer.status), "verdict": answer.verdict, "report": str(report)}

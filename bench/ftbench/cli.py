@@ -82,7 +82,7 @@ def compare_main(arguments: list[str]) -> int:
     if not comparison.changes:
         return 2
     if options.worse:
-        return int(any(comparison.worse))
+        return int(bool(comparison.worse))
     return int(bool(comparison.beyond_noise or comparison.outcomes))
 
 

@@ -12,8 +12,6 @@ from ftbench.report import page as pages
 from ftbench.report.view import view
 from ftbench.stats.analysis import Analysis, analyse
 from ftrun.configurations import this_twin
-from tests.browser import chromium
-from tests.browser.chromium import Chromium
 from tests.unit.bench import documents, simulated
 
 pytestmark = pytest.mark.slow
@@ -89,14 +87,6 @@ COLOURS = """
           label: style(label).fill};
 })()
 """
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Chromium:
-    executable = chromium.find()
-    if executable is None:
-        pytest.skip("no Chromium here (Debian: apt-get install chromium)")
-    return Chromium(executable, tmp_path_factory.mktemp("browser"))
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from tests.browser import chromium
 from tests.checkout import CHECKOUT
 from tests.programs import completed
 
@@ -28,14 +27,6 @@ def test_links_lead_to_pages(site):
     api = (site / "api" / "index.html").read_text()
     assert "copy_dataset" in api and "GrowingCache" in api
     assert (site / "search" / "search_index.json").stat().st_size > 100_000
-
-
-@pytest.fixture
-def browser(tmp_path):
-    executable = chromium.find()
-    if executable is None:
-        pytest.skip("no Chromium here (Debian: apt-get install chromium)")
-    return chromium.Chromium(executable, tmp_path)
 
 
 @pytest.mark.parametrize("page", ["index.html", "loader/index.html", "results/index.html"])

@@ -287,7 +287,7 @@ def choose(monkeypatch, tmp_path):
 def test_a_new_cache_gets_what_can_be_had(choose):
     place, (line,) = choose(TWINS, "auto")
     assert place == "download" and line == "The interpreters were downloaded: two interpreters"
-    # Optimised, they serve whoever wants optimised ones, or any.
+    # Optimised, they serve a caller that wants optimised ones, or any.
     assert choose(TWINS, "auto", reachable=False, quality="pgo") == ("download", [])
     assert choose(["gil"], "download", reachable=False) == ("download", [])
 

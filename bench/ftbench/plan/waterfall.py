@@ -106,9 +106,9 @@ class WaterfallPlan(ComparisonPlan):
         for case in self.cases:
             for count in counts:
                 chain = _chain(measured, count, case.name)
-                asked = count == counts[0]
-                pairs += _pairs_of_chain(chain, asked)
-                pairs += _pairs_of_copies(measured, count, case.name, asked)
+                has_most_workers = count == counts[0]
+                pairs += _pairs_of_chain(chain, asked=has_most_workers)
+                pairs += _pairs_of_copies(measured, count, case.name, asked=has_most_workers)
         for c in measured.values():
             alone = replace(c, workers=1)
             if c.workers > 1 and alone.key in measured:

@@ -31,6 +31,10 @@ def chart(run: Analysis, fall: Waterfall) -> Chart:
     return drawn(run_words.slug(fall.workload), title, fall, dot, dots)
 
 
+Ends = tuple[float, float]
+"""Throughputs (samples/s) at which a bar begins and ends."""
+
+
 def drawn(
     name: str, title: str, fall: Waterfall, dot: str, dots: Sequence[Sequence[float]]
 ) -> Chart:
@@ -52,17 +56,21 @@ def drawn(
         cells.append(texts)
         rows.append(_with_change(row, texts))
 
-    steps = zip(
+    def add_step(
+        step: WaterfallStep, cpu_step: WaterfallStep, ends: Ends, of_step: Sequence[float]
+    ) -> None:
+        row = _row(step.name, step.candidate, ends, dot, of_step)
+        row = replace(row, is_step=True, shown=step.change.shown)
+        add(row, step.change, cpu_step.change)
+
+    for pair in zip(
         fall.throughput.steps,
         cpu.steps,
         itertools.pairwise(values),
         dots[1 : len(values)],
         strict=True,
-    )
-    for step, cpu_step, ends, of_step in steps:
-        row = _row(step.name, step.candidate, ends, dot, of_step)
-        row = replace(row, is_step=True, shown=step.change.shown)
-        add(row, step.change, cpu_step.change)
+    ):
+        add_step(*pair)
     add(
         _row(IN_ALL, last.candidate, (0.0, values[-1]), dot, dots[len(values) - 1]),
         fall.throughput.total,
@@ -71,9 +79,7 @@ def drawn(
     further = zip(fall.throughput.further, cpu.further, dots[len(values) :], strict=True)
     for step, cpu_step, of_step in further:
         ends = values[-1], _after(values[-1], step.change)
-        row = _row(step.name, step.candidate, ends, dot, of_step)
-        row = replace(row, is_step=True, shown=step.change.shown)
-        add(row, step.change, cpu_step.change)
+        add_step(step, cpu_step, ends, of_step)
     head = ("what changes", "factor", "samples/s", "throughput", "CPU time")
     return Chart(
         name=f"waterfall-{name}",
@@ -97,7 +103,7 @@ def _after(value: float, change: Change) -> float:
     return min(MOST, value * change.ratio)
 
 
-def _row(name: str, key: str, ends: tuple[float, float], unit: str, dots: Sequence[float]) -> Row:
+def _row(name: str, key: str, ends: Ends, unit: str, dots: Sequence[float]) -> Row:
     """Return the bar of the candidate *key* between two *ends*, before its change is known."""
     config, variant, _ = key.split("/", 2)
     begin, value = ends

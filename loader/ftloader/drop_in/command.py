@@ -105,8 +105,8 @@ def _load_script(module: types.ModuleType, path: str) -> types.CodeType:
         code = runpy._get_code_from_file(full)  # type: ignore[attr-defined]
     except OSError as error:
         if sys.stderr is not None:  # else print() would take stdout
-            what = f"[Errno {error.errno}] {error.strerror}"
-            print(f"{PROGRAM}: can't open file {full!r}: {what}", file=sys.stderr)
+            reason = f"[Errno {error.errno}] {error.strerror}"
+            print(f"{PROGRAM}: can't open file {full!r}: {reason}", file=sys.stderr)
         raise SystemExit(2) from None
     module.__file__ = full
     module.__cached__ = None  # type: ignore[attr-defined]
