@@ -1,12 +1,13 @@
-"""The browser that the tests of pages share."""
+"""The browser that looks at the pages."""
 
 import pytest
 
 from tests.browser import chromium
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def browser(tmp_path_factory: pytest.TempPathFactory) -> chromium.Chromium:
+    """A browser with a profile of its own, since the site's pages remember light or dark."""
     executable = chromium.find()
     if executable is None:
         pytest.skip("no Chromium here (Debian: apt-get install chromium)")
