@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,7 +20,7 @@ from ftbench.plan import shortest
 from ftbench.plan.candidates import CONFIGS
 from ftbench.plan.scenario import Scenario
 from ftbench.plan.waterfall import PRECISION
-from ftbench.scenarios import DEFAULT, GROUPS, SCENARIOS, members, own
+from ftbench.scenarios import DEFAULT, GROUPS, SCENARIOS, command, members, own
 from ftrun import host
 from ftrun.options import configurations, endpoint, hint, number, whole
 
@@ -43,6 +44,7 @@ another container. Without --twin, the Python that runs this is measured alone.
 EPILOG = """\
   PROGRAM --quick                            the waterfalls, within five minutes of measuring
   PROGRAM --dataset train.py:train_set       for your own dataset
+  PROGRAM --command 'python prog.py {n}' --parameter n=1,2,4     any program, with several threads
   PROGRAM --quick --again 5 --every 1h       and what do other hours say?
   PROGRAM --list                             the scenarios and their groups
   PROGRAM all --quick                        every scenario once; Ctrl-C keeps what is finished
@@ -78,6 +80,10 @@ NOT_WITH_WHY = (
 )
 
 
+SHELL_WORDS = {"|", "||", "&&", ";", "<", ">", ">>", "2>", "&"}
+"""Words that only a shell understands."""
+
+
 class UsageError(Exception):
     """Raised if the command line is invalid or asks for something impossible."""
 
@@ -90,9 +96,17 @@ HELP = {
     "--dataset": "your own map-style dataset instead of the scenarios: an object, or a function or "
     "class that gives one",
     "--collate-fn": "its collate_fn, in the same file (default: torch's)",
-    "--requirements": "packages that the dataset needs and the twins lack, as for pip; they are "
-    "installed for this run "
-    "alone (default: the dependencies in its file's inline metadata, PEP 723)",
+    "--command": "any program instead of the scenarios, as its command line: what do the "
+    "free-threaded build and removing the GIL do to it? No shell reads it (`sh -c '...'` does); "
+    "`python` and `pytest` are those of the configuration",
+    "--parameter": "run --command with each value in place of {NAME}: --parameter threads=1,2,4",
+    "--setup": "a command that runs before each run, and is not measured",
+    "--stdin": "what each run reads from standard input (default: nothing)",
+    "--no-compare": "measure though the configurations print different output",
+    "--package": "a package that the dataset or command needs and the twins lack; can be repeated",
+    "--requirements": "a file of such packages, as for pip; they are installed for this run alone "
+    "(default: the dependencies in the inline metadata, PEP 723, of the dataset's or command's "
+    "file)",
     "--rounds": "exactly N rounds, whatever they take (default: as many as fit)",
     "--budget": (
         "time for the whole run (default: the scenarios' own, 1200 without names, --quick 300)"
@@ -162,6 +176,12 @@ def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParse
     add("--data", type=Path, metavar="DIR")
     add("--dataset", metavar="FILE.py:NAME")
     add("--collate-fn", metavar="NAME")
+    add("--command", metavar="'PROGRAM ...'")
+    add("--parameter", type=_parameter, metavar="NAME=1,2,4")
+    add("--setup", metavar="'PROGRAM ...'")
+    add("--stdin", metavar="FILE")
+    add("--no-compare", action="store_true")
+    add("--package", action="append", default=[], metavar="REQUIREMENT")
     add("--requirements", type=Path, metavar="FILE")
     add("--cache", type=Path)
     add("--rounds", type=positive, metavar="N")
@@ -340,6 +360,15 @@ def _time(text: str) -> float:
     return seconds
 
 
+def _parameter(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return (name, values) of a parameter such as "threads=1,2,4"."""
+    name, _, listed = text.partition("=")
+    values = tuple(dict.fromkeys(filter(None, map(str.strip, listed.split(",")))))
+    if not name.isidentifier() or not values:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE,... such as threads=1,2,4")
+    return name, values
+
+
 def _workers(text: str) -> list[int]:
     counts = {
         number("a positive whole number", 1, 1_000_000, int)(part) for part in text.split(",")
@@ -446,12 +475,12 @@ def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> R
     Raises UsageError for unknown names, and for options that do not go together. Raises SystemExit
     after --help and --list (status 0), and for arguments that argparse refuses (status 2).
     """
-    command = parser(program, both)
+    line = parser(program, both)
     # Scenarios may stand before and after options.
-    namespace = command.parse_intermixed_args(arguments)
+    namespace = line.parse_intermixed_args(arguments)
     if namespace.list:
         print(listing(), flush=True)
-        command.exit()
+        line.exit()
     named = _scenarios(namespace)
     if namespace.every is not None and namespace.again is None:
         raise UsageError(
@@ -462,7 +491,7 @@ def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> R
             "--stress-minutes says how long what --no-stress leaves out takes: give one of them"
         )
     if namespace.why:
-        _check_why(namespace, command)
+        _check_why(namespace, line)
     _check_use(namespace, named)
     scenarios, left_out = _with_ranks(named, namespace.ranks)
     return RunOptions(
@@ -473,6 +502,8 @@ def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> R
         data=namespace.data,
         dataset=namespace.dataset,
         collate_fn=namespace.collate_fn,
+        command=_command(namespace),
+        packages=tuple(namespace.package),
         requirements=namespace.requirements,
         cache=namespace.cache,
         rounds=namespace.rounds,
@@ -492,13 +523,13 @@ def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> R
     )
 
 
-def _check_why(given: argparse.Namespace, command: argparse.ArgumentParser) -> None:
+def _check_why(given: argparse.Namespace, line: argparse.ArgumentParser) -> None:
     """Raise UsageError if the other options do not go together with --why."""
     if given.dataset is None:
         raise UsageError("--why is about a dataset: name it with --dataset FILE.py:NAME")
     for name in NOT_WITH_WHY:
         option = name.removeprefix("--").replace("-", "_")
-        if getattr(given, option) != command.get_default(option):
+        if getattr(given, option) != line.get_default(option):
             raise UsageError(
                 f"{name} does not go with --why, which measures threads without the GIL once, and "
                 "prints the answer"
@@ -509,19 +540,75 @@ def _check_why(given: argparse.Namespace, command: argparse.ArgumentParser) -> N
 
 def _scenarios(given: argparse.Namespace) -> tuple[Scenario, ...]:
     """Return the scenarios that the arguments name; raises UsageError."""
+    if users := _command(given):
+        return (command.scenario(users),)
     if given.dataset is not None:
         if given.scenarios:
             raise UsageError("--dataset is measured alone: name no scenario with it")
         return (_own(given.dataset, given.collate_fn),)
-    if given.collate_fn is not None or given.requirements is not None:
-        raise UsageError("--collate-fn and --requirements belong to --dataset")
+    if given.collate_fn is not None:
+        raise UsageError("--collate-fn belongs to --dataset")
+    if given.requirements is not None or given.package:
+        raise UsageError("--requirements and --package belong to --dataset or --command")
     return choose_scenarios(given.scenarios)
+
+
+def _command(given: argparse.Namespace) -> command.UsersCommand | None:
+    """Return what --command and its options ask for; None without them. Raises UsageError."""
+    if given.command is None:
+        for option in ("parameter", "setup", "stdin", "no_compare"):
+            if getattr(given, option):
+                raise UsageError(f"--{option.replace('_', '-')} belongs to --command")
+        return None
+    if given.scenarios or given.dataset is not None or given.collate_fn is not None:
+        raise UsageError("--command is measured alone: name no scenario and no dataset with it")
+    if given.workers:
+        raise UsageError(
+            "--workers is for loaders. A command takes its number of threads from --parameter: "
+            "--command 'python prog.py {n}' --parameter n=1,2,4"
+        )
+    name, values = given.parameter or ("", ("",))
+    for option in ("command", "setup"):
+        try:
+            words = shlex.split(getattr(given, option) or "")
+        except ValueError as error:  # a quote without an end
+            raise UsageError(f"--{option}: {error}") from error
+        if option == "command":
+            _check_words(words, name)
+    if given.stdin is not None and not os.path.isfile(given.stdin):
+        raise UsageError(f"--stdin {given.stdin}: there is no such file")
+    return command.UsersCommand(
+        line=given.command,
+        parameter=name,
+        values=values,
+        setup=given.setup or "",
+        stdin=given.stdin,
+        compares=not given.no_compare,
+    )
+
+
+def _check_words(words: list[str], parameter: str) -> None:
+    """Raise UsageError if these words of --command cannot be run as they are meant."""
+    if not words:
+        raise UsageError("--command is empty: name a program, such as --command 'python prog.py'")
+    if parameter and not any(f"{{{parameter}}}" in word for word in words):
+        raise UsageError(f"--command has no {{{parameter}}}, which --parameter gives values for")
+    if of_a_shell := next((word for word in words if word in SHELL_WORDS), None):
+        raise UsageError(
+            f"--command: no shell reads it, so {of_a_shell} would be an argument; use "
+            f"--command \"sh -c '...'\""
+        )
+    script = next((word for word in words[1:] if word.endswith(".py")), "")
+    if words[0].startswith("python") and words[1:2] == [script] and not os.path.isfile(script):
+        raise UsageError(f"--command: there is no file {script}")
 
 
 def _runs_stress(given: argparse.Namespace) -> bool:
     """True if the arguments ask for the thread-safety suite, or do so by default."""
     if given.stress is not None:
         return given.stress
+    if given.command is not None:  # the suite is about the loader
+        return False
     if given.stress_minutes is not None or "all" in given.scenarios:
         return True
     return not given.scenarios and not given.quick

@@ -108,18 +108,21 @@ def merge_main(arguments: list[str]) -> int:
     return 1 if merged.left_out or merged.apart or outliers else 0
 
 
-def _requirements(file: Path | None, dataset: str | None) -> list[str]:
-    """Return the packages listed in `file`, or if it is None, in the PEP 723 metadata of the
-    dataset's source file.
+def _requirements(options: RunOptions) -> list[str]:
+    """Return the packages of --package and those listed in --requirements, or without either, in
+    the PEP 723 metadata of the source file of the dataset or command.
     """
-    source = Path((dataset or "").rpartition(":")[0])
+    file, source = options.requirements, Path((options.dataset or "").rpartition(":")[0])
+    if options.command:
+        words = options.command.words(options.command.values[0], options.command.line)
+        source = Path(next((word for word in words if word.endswith(".py")), ""))
     try:
         if file is not None:
             lines = [line.partition("#")[0].strip() for line in file.read_text().splitlines()]
-            return [line for line in lines if line]
-        return (
-            list(dependencies(source.read_text(errors="replace"))) if source.suffix == ".py" else []
-        )
+            return [*options.packages, *filter(None, lines)]
+        if options.packages or source.suffix != ".py":
+            return list(options.packages)
+        return list(dependencies(source.read_text(errors="replace")))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--requirements {file} cannot be read: {error}") from error
     except MetadataError as error:
@@ -159,10 +162,11 @@ def _record(options: RunOptions) -> Results:
         configs=configs,
         twins={name: where for name, where in twins.items() if name in twin_names},
         precision=options.precision,
-        requirements=_requirements(options.requirements, options.dataset),
+        requirements=_requirements(options),
         cache=_text(options.cache),
         dataset=options.dataset,
         collate_fn=options.collate_fn,
+        command=options.command.options() if options.command else [],
         stress=options.stress,
         stress_minutes=options.stress_minutes,
         folders=host.folders(),

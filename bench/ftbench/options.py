@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ftbench.plan.scenario import Scenario
+from ftbench.scenarios.command import UsersCommand
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,9 @@ class RunOptions:
     data: Path | None
     dataset: str | None
     collate_fn: str | None
+    command: UsersCommand | None
+    packages: tuple[str, ...]
+    """Of each --package."""
     requirements: Path | None
     cache: Path | None
     rounds: int | None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import resource
 import selectors
 import signal
 import subprocess
@@ -144,6 +145,8 @@ class Child:
         """With `tree`: number of descendants that still ran when the child ended."""
         self.unkillable = 0
         """Number of processes that survived SIGKILL, since they hang in the kernel."""
+        self.usage: resource.struct_rusage | None = None
+        """What the child and the descendants that it waited for used; None before its end."""
         self._unsent, self._last = memoryview(b""), False
         self._excluded: frozenset[int] | None = None  # not to be killed
         if tree:
@@ -371,3 +374,6 @@ class Child:
             self.left_behind = len(living)
         # What the child left behind would hold its pipes open.
         self.kill()
+        # In place of Popen.wait, which does not tell what the child used.
+        _, status, self.usage = os.wait4(self._process.pid, 0)
+        self._process.returncode = os.waitstatus_to_exitcode(status)

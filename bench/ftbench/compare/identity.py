@@ -2,6 +2,7 @@
 Runs of equal identity can be compared.
 """
 
+import shlex
 from collections.abc import Iterator, Set
 from typing import Any
 
@@ -117,6 +118,7 @@ def _options(options: Options) -> dict[str, str]:
         "--precision": f"{100 * options.precision:g}%",
         "--data": options.data or "generated",
         "--collate-fn": options.collate_fn or USUAL_COLLATE,
+        "--command": shlex.join(options.command) or "none",
         "--requirements": ", ".join(options.requirements) or "none",
         "--batch-size": str(options.batch_size or "the scenarios'"),
         "--workers": ", ".join(map(str, options.workers or ())) or "the scenarios'",

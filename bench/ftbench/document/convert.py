@@ -17,6 +17,7 @@ OPTIONAL = {
     "turns_left_out",
     "machine_id",
     "further",
+    "command",
 }
 """JSON keys that may be missing; they are left out if their value is None or empty."""
 

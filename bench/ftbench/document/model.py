@@ -65,12 +65,15 @@ class Options:
     configs: A[list[Config], "configurations that were measured"]
     twins: A[dict[str, str], "endpoint (a Python, or unix:PATH) by twin"]
     precision: A[Positive, "--precision as a part of 1"] = PRECISION
-    requirements: A[list[str], "packages that were installed for a user-supplied dataset"] = field(
-        default_factory=list
-    )
+    requirements: A[
+        list[str], "packages that were installed for a user-supplied dataset or command"
+    ] = field(default_factory=list)
     cache: A[str | None, "folder for downloads"] = None
     dataset: A[str | None, "--dataset, null for the scenarios' own"] = None
     collate_fn: A[str | None, "--collate-fn"] = None
+    command: A[list[str], "--command and its options, as on a command line; left out without"] = (
+        field(default_factory=list)
+    )
     stress: A[bool, "true if the thread-safety suite was asked for"] = False
     stress_minutes: A[Positive | None, "--stress-minutes, null for a moment for each scenario"] = (
         None

@@ -12,6 +12,7 @@ from ftbench.merge.agreement import FEWEST_OF_KIND
 from ftbench.merge.collect import listed
 from ftbench.merge.model import Agreement, Group, MachineKind, Merged, Outlier, Step
 from ftbench.plan.metrics import METRICS
+from ftbench.plan.scenario import COMMAND
 from ftbench.report import run_words, waterfalls
 from ftbench.report.draw import Chart
 from ftbench.report.tables import Table
@@ -233,20 +234,17 @@ def _other_gain(group: Group, outlier: Outlier) -> str:
 
 
 def _kinds(kinds: Sequence[MachineKind]) -> Table:
-    rows = []
+    rows, speed = [], "samples/s"
     factors = in_factors(kind.total for kind in kinds)
     for kind in kinds:
         steps = kind.waterfall.throughput
-        row = (
-            kind.name,
-            str(kind.number),
-            str(kind.waterfall.workers),
-            f"{steps.start.value:.0f}",
-            f"{steps.end:.0f}",
-            outcome(THROUGHPUT, steps.total, factors),
-        )
-        rows.append(row)
-    head = ("kind of machine", "machines", "workers", "samples/s, first", "last", "throughput")
+        first, last = f"{steps.start.value:.0f}", f"{steps.end:.0f}"
+        if kind.waterfall.scenario == COMMAND:
+            speed = "a run"
+            first, last = map(run_words.run_seconds, (steps.start.value, steps.end))
+        workers, effect = str(kind.waterfall.workers), outcome(THROUGHPUT, steps.total, factors)
+        rows.append((kind.name, str(kind.number), workers, first, last, effect))
+    head = ("kind of machine", "machines", "workers", f"{speed}, first", "last", "throughput")
     return Table(head, tuple(rows), frozenset({1, 2, 3, 4}))
 
 

@@ -59,6 +59,8 @@ VARIANTS = {
         # The same pipeline; spdl.io decodes a batch.
         Variant("spdl-io", "spdl-io threads", ("spdl-core", "spdl-io"), queued_per_worker=2),
         Variant("loop", "loop threads without a loader"),
+        # The user's command (--command).
+        Variant("command", "runs"),
         # These load nothing (ftbench.scenarios.contention).
         Variant("bare-thread", "bare threads"),
         Variant("bare-process", "bare processes"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from ftbench.plan.scenario import COMMAND
 
 # Significant digits of a small value, and its largest number of decimals.
 DIGITS, MOST_DECIMALS = 3, 6
@@ -150,6 +152,16 @@ METRICS = {
             "less GPU memory",
             "as much GPU memory",
         ),
+        # Of a command.
+        Metric(
+            "peak_mib",
+            "Peak memory of its largest process",
+            "MiB",
+            ".0f",
+            "more memory",
+            "less memory",
+            "as much memory",
+        ),
         # ftbench.machine.usage.Usage.total.
         Metric(
             "memory_mib",
@@ -240,3 +252,12 @@ METRICS = {
     )
 }
 """All metrics, by name."""
+
+
+def of_scenario(scenario: str, name: str) -> Metric:
+    """Return the metric *name* in the words of a scenario: samples of a command are its runs."""
+    metric = METRICS[name]
+    if scenario != COMMAND:
+        return metric
+    title, unit = (words.replace("samples", "runs") for words in (metric.title, metric.unit))
+    return replace(metric, title=title, unit=unit)

@@ -18,6 +18,8 @@ PATIENCE = 300.0
 """Default limit in seconds for the time between turns, after which a trial counts as hung."""
 OWN = "dataset"
 """Name of the scenario that measures the user's dataset."""
+COMMAND = "command"
+"""Name of the scenario that runs the user's command."""
 DISTRIBUTION_LIMIT = 2000
 """Enough values for any curve; more would make results.json large."""
 
@@ -92,6 +94,11 @@ class Scenario:
     """True if different samples from two candidates stop the scenario,
     False if they only cause a warning.
     """
+    difference: str = (
+        "gave different samples. If the files did not change, this is a defect in a decoder or "
+        "loader: please report it with both twins' descriptions (./twins info --json)"
+    )
+    """What is said of two candidates that did different work, after their titles."""
     patience: float = PATIENCE
     """Limit in seconds for the time between turns. A trial that needs longer counts as hung."""
     inside: bool = False

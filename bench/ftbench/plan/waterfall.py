@@ -28,6 +28,7 @@ STEP, TOTAL, SCALING = "step", "total", "scaling"
 TODAY = "torch-process"
 PROCESSES, THREADS = "loader-process", "loader-thread"
 COPIES = "loader-copies"
+RUNS = "command"
 REMOVED = "the GIL removed"
 COPIED = "a copy of the dataset each"
 IN_ALL = "in all"
@@ -41,15 +42,18 @@ CHANGES = {
 }
 
 
-def cells(configs: Iterable[str]) -> list[tuple[Side, str]]:
+def cells(configs: Iterable[str], variant: str = THREADS) -> list[tuple[Side, str]]:
     """Return [(side to measure, label), ...] in order. A label names the change from the previous
     side to this one.
 
-    The first side is torch's loader, and its label names that loader. *configs*: one or more of
-    "gil", "ft-gil", "ft".
+    The first side is torch's loader, and its label names that loader. Of a command (*variant*
+    RUNS), there are only the sides in which the Python changes. *configs*: one or more of "gil",
+    "ft-gil", "ft".
     """
     configs = in_order(configs)
     first = configs[0]
+    if variant == RUNS:
+        return [(Side(first, RUNS), RUNS), *_pythons(configs, RUNS)]
     threads = "threads instead of processes"
     if first != "ft":
         threads += ", GIL on"
@@ -58,9 +62,15 @@ def cells(configs: Iterable[str]) -> list[tuple[Side, str]]:
         (Side(first, PROCESSES), "this loader, still processes"),
         (Side(first, THREADS), threads),
     ]
-    for before, after in zip(configs, configs[1:]):
-        chain.append((Side(after, THREADS), CHANGES[before, after]))
-    return chain
+    return chain + _pythons(configs, THREADS)
+
+
+def _pythons(configs: list[str], variant: str) -> list[tuple[Side, str]]:
+    """Return the sides that follow when only the configuration changes."""
+    return [
+        (Side(after, variant), CHANGES[before, after])
+        for before, after in zip(configs, configs[1:])
+    ]
 
 
 class WaterfallPlan(ComparisonPlan):
@@ -116,13 +126,38 @@ class WaterfallPlan(ComparisonPlan):
         return pairs
 
 
-def _chain(measured: Mapping[str, Candidate], workers: int, case: str) -> list[str]:
+class CommandPlan(ComparisonPlan):
+    """Plan that runs a command in each configuration, in every case."""
+
+    def __init__(self, cases: tuple[Case, ...]):
+        def comparisons(configs: tuple[str, ...]) -> tuple[Comparison, ...]:
+            sides = [side for side, _ in cells(configs, RUNS)]
+            return tuple(Comparison(side, importance=0) for side in sides)
+
+        super().__init__(comparisons, cases, order=(IMPORTANCE,))
+
+    def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
+        """Return the pairs of each case's chain, then those of each case and the first."""
+        measured = by_key(candidates)
+        pairs = []
+        for case in self.cases:
+            pairs += _pairs_of_chain(_chain(measured, 0, case.name, RUNS), asked=True)
+        for c in measured.values():
+            first = replace(c, case=self.cases[0].name)
+            if c != first and first.key in measured:
+                pairs.append(Pair(SCALING, c.key, first.key, first_only=True))
+        return pairs
+
+
+def _chain(
+    measured: Mapping[str, Candidate], workers: int, case: str, variant: str = THREADS
+) -> list[str]:
     """Return the keys of the chain of a case, in order,
     as far as they are among those of *measured*.
     """
     configs, _ = configs_and_counts(measured.values())
     keys = []
-    for side, _ in cells(configs):
+    for side, _ in cells(configs, variant):
         key = side.candidate(workers, case).key
         if key in measured:
             keys.append(key)

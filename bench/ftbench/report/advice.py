@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ftbench.document.model import MeasuredScenario, Verdict, Waterfall
 from ftbench.plan.candidates import VARIANTS, Candidate, plural
 from ftbench.plan.metrics import METRICS
-from ftbench.plan.waterfall import COPIES, THREADS
+from ftbench.plan.waterfall import COPIES, RUNS, THREADS
 from ftbench.report import hour_words, run_words, verdict_words
 from ftbench.stats.analysis import Analysis
 from ftbench.stats.comparisons import of_two
@@ -36,10 +36,13 @@ class Opening(NamedTuple):
 
 def openings(run: Analysis) -> Iterator[Opening]:
     """Yield the first lines of the report on each waterfall."""
+    told = set()
     for fall in run.waterfalls:
-        sentence = run_words.capital(verdict_words.sentence(run, fall))
-        limits = run_words.limits(run.scenario(fall.scenario))
-        remarks = hour_words.sentences(run, fall) + limits
+        sentence = run_words.opening(fall.scenario, verdict_words.sentence(run, fall))
+        remarks = hour_words.sentences(run, fall)
+        if fall.scenario not in told:  # of all its cases alike
+            remarks += run_words.limits(run.scenario(fall.scenario))
+        told.add(fall.scenario)
         yield Opening(sentence, *advice(run, fall), remarks)
 
 
@@ -129,12 +132,16 @@ def _fastest(
 
 def _described(scenario: MeasuredScenario, candidate: Candidate) -> str:
     speed = scenario.typical(candidate.key, THROUGHPUT.name)
+    if candidate.variant == RUNS:
+        return f"{PYTHONS[candidate.config]}, {run_words.speed(scenario.name, speed)}"
     where = f"{PYTHONS[candidate.config]}, num_workers={candidate.workers}"
     return f"{plural(candidate.variant)} in {where} ({speed:.0f} samples/s)"
 
 
 def _code(candidate: Candidate) -> str:
-    """Return the line of code that creates the loader of a candidate."""
+    """Return the line of code that creates the loader of a candidate; "" for a command."""
+    if candidate.variant == RUNS:
+        return ""
     module, method = "torch.utils.data", ""
     if candidate.variant.startswith("loader"):
         kind = "process" if VARIANTS[candidate.variant].processes else "thread"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ftbench.document.model import MeasuredScenario
 from ftbench.plan.candidates import VARIANTS
-from ftbench.plan.metrics import METRICS, Metric
+from ftbench.plan.metrics import METRICS, Metric, of_scenario
 from ftbench.report import courses, run_words, style, tables, verdict_words
 from ftbench.report.draw import MOST_FACETS, Chart, Curves, Line, Row, Rows
 from ftbench.report.tables import Measured, Table
@@ -25,7 +25,7 @@ def charts(scenario: AnalysedScenario) -> list[Chart]:
     curves that trials recorded, other metrics.
     """
     record = scenario.record
-    first, *further = (METRICS[name] for name in record.metrics)
+    first, *further = (of_scenario(record.name, name) for name in record.metrics)
     selected = [*_measured(record, first), *_ratios(scenario, first), *courses.charts(record)]
     for metric in further:
         selected += _measured(record, metric, metric.noun)

@@ -34,7 +34,9 @@ def options(settings: Options) -> list[str]:
 
 
 def _scenarios(settings: Options) -> list[str]:
-    # A user-supplied dataset is a scenario by itself, which no argument names.
+    # A user-supplied dataset or command is a scenario by itself, which no argument names.
+    if settings.command:
+        return settings.command
     return settings.scenarios if settings.dataset is None else []
 
 
@@ -49,8 +51,6 @@ def _flags(settings: Options) -> Iterator[str]:
 
 
 def _of_dataset(settings: Options) -> dict[str, str | None]:
-    if settings.dataset is None:
-        return {}
     requirements = "requirements.txt" if settings.requirements else None
     return {
         "--dataset": settings.dataset,

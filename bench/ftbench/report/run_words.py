@@ -12,6 +12,7 @@ from ftbench.document.model import Dataset, Failure, Load, MeasuredScenario, Res
 from ftbench.machine.disturbance import marks
 from ftbench.plan.candidates import Candidate, plural
 from ftbench.plan.metrics import METRICS
+from ftbench.plan.scenario import COMMAND
 from ftbench.stats.analysis import Analysis
 from ftbench.stats.comparisons import MeasuredComparison
 from ftbench.stats.turns import ENOUGH_TURNS, UNSEEN, too_few_of_all
@@ -32,6 +33,11 @@ def capital(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
+def opening(scenario: str, sentence: str) -> str:
+    """Return a sentence that begins with a scenario's work: a command line stays as it is typed."""
+    return sentence if scenario == COMMAND else capital(sentence)
+
+
 def count(number: int, noun: str) -> str:
     """Return a number with its noun: "1 round", "5 rounds"."""
     ending = "" if number == 1 else "s"
@@ -48,10 +54,25 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
+def speed(scenario: str, throughput: float) -> str:
+    """Return a throughput (samples/s) in words: "812 samples/s", or of a command "3.42 s a run"."""
+    if scenario == COMMAND:
+        return f"{run_seconds(throughput)} a run"
+    return f"{METRICS['throughput'].write(throughput)} samples/s"
+
+
+def run_seconds(throughput: float) -> str:
+    """Return the time of a command's run: "3.42 s", from its throughput (runs/s)."""
+    seconds = 1 / throughput
+    return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.3g} s"
+
+
 def subject(run: Analysis) -> str:
     """Return the subject of a run, for its headings.
     Removing the GIL is the subject of waterfalls.
     """
+    if COMMAND in run.results.by_name:
+        return f"What removing the GIL does to {run.scenario(COMMAND).description}"
     if run.waterfalls:
         return "What removing the GIL does to data loading"
     return "Data loading by threads and processes"
@@ -194,6 +215,8 @@ def work(scenario: MeasuredScenario) -> str:
             f"the batches"
         )
     batches = _batches(scenario.load)
+    if scenario.name == COMMAND:
+        batches = f"{count(scenario.load.turns, 'run')} in a trial"
     if scenario.cases:
         batches = f"{scenario.case_axis}: {' · '.join(case.title for case in scenario.cases)}"
     files = _files(scenario.load.dataset)

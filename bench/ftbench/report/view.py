@@ -9,6 +9,7 @@ from pathlib import Path
 from ftbench.document.convert import as_json
 from ftbench.document.environment import TwinRecord
 from ftbench.document.model import Results, Round, Waterfall
+from ftbench.plan.scenario import COMMAND
 from ftbench.report import (
     advice,
     charts,
@@ -107,6 +108,8 @@ class ReportView:
     source: str
     usable_cpus: int
     twins: dict[str, TwinRecord]
+    is_command: bool
+    """True if the user's command was run (--command)."""
     has_peers: bool
     """True if loaders of other projects took part."""
     repeat: list[tuple[str, str]]
@@ -156,6 +159,7 @@ def view(
         source=environment.source[:12],
         usable_cpus=run_words.usable(results),
         twins=dict(environment.twins.items()),
+        is_command=COMMAND in results.by_name,
         has_peers=any(scenario.group == "peers" for scenario in results.scenarios),
         repeat=commands.commands(run, where),
         further=commands.further(run),

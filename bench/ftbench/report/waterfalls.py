@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from ftbench.document.model import Change, MeasuredScenario, Verdict, Waterfall, WaterfallStep
 from ftbench.plan.metrics import METRICS, Metric
-from ftbench.plan.waterfall import IN_ALL, THREADS
+from ftbench.plan.scenario import COMMAND
+from ftbench.plan.waterfall import IN_ALL, RUNS, SCALING, THREADS
 from ftbench.report import commands, run_words, verdict_words
 from ftbench.report.draw import MOST, Chart, Row, Rows
 from ftbench.report.tables import Table
@@ -24,7 +25,9 @@ def chart(run: Analysis, fall: Waterfall) -> Chart:
     """Return the chart of a run's waterfall, with dots for each process."""
     scenario = run.scenario(fall.scenario)
     subject = run_words.join(scenario.description, run_words.case_title(scenario, fall.case))
-    title = f"{subject}: {run_words.each_with(scenario, fall.workers)}"
+    title = subject
+    if scenario.name != COMMAND:
+        title = f"{subject}: {run_words.each_with(scenario, fall.workers)}"
     dot = "job of all ranks" if scenario.ranks else "process"
     keys = fall.throughput.candidates + [step.candidate for step in fall.throughput.further]
     dots = [scenario.in_each_process(key, "throughput") for key in keys]
@@ -49,7 +52,7 @@ def drawn(
     changes = [*fall.throughput.all_changes.values(), *cpu.all_changes.values()]
     factors = verdict_words.in_factors(changes, verdict_words.NEXT_TO_FACTORS)
     rows = [_row(start.name, start.candidate, (0.0, values[0]), dot, dots[0])]
-    cells = [(start.name, "", f"{values[0]:.0f}", "", "")]
+    cells = [(start.name, "", _speed(rows[0].variant, values[0]), "", "")]
 
     def add(row: Row, change: Change, cpu_change: Change) -> None:
         texts = _cells(row, change, cpu_change, factors)
@@ -80,12 +83,15 @@ def drawn(
     for step, cpu_step, of_step in further:
         ends = values[-1], _after(values[-1], step.change)
         add_step(step, cpu_step, ends, of_step)
-    head = ("what changes", "factor", "samples/s", "throughput", "CPU time")
+    unit, column, changed = "samples/s", "samples/s", "throughput"
+    if fall.scenario == COMMAND:
+        unit, column, changed = "runs/s", "a run", "speed"
+    head = ("what changes", "factor", column, changed, "CPU time")
     return Chart(
         name=f"waterfall-{name}",
-        title=run_words.capital(title),
+        title=run_words.opening(fall.scenario, title),
         caption=f"{ARROWS} In brackets: 95% confidence intervals. Dots: one {dot} each.",
-        picture=Rows([("", rows)], "samples/s"),
+        picture=Rows([("", rows)], unit),
         table=Table(head, tuple(cells), frozenset({1, 2})),
     )
 
@@ -107,19 +113,29 @@ def _row(name: str, key: str, ends: Ends, unit: str, dots: Sequence[float]) -> R
     """Return the bar of the candidate *key* between two *ends*, before its change is known."""
     config, variant, _ = key.split("/", 2)
     begin, value = ends
-    values = ", ".join(f"{dot:.0f}" for dot in dots)
+    per_second, of_samples = "/s", " samples/s"
+    if variant == RUNS:
+        per_second = of_samples = ""
+    values = ", ".join(_speed(variant, dot) for dot in dots)
     return Row(
         label=name,
         value=value,
         low=None,
         high=None,
-        hover=f"one {unit} each: {values} samples/s",
+        hover=f"one {unit} each: {values}{of_samples}",
         config=config,
         variant=variant,
-        text=f"{value:.0f}/s",
+        text=f"{_speed(variant, value)}{per_second}",
         begin=begin,
         dots=tuple(dots),
     )
+
+
+def _speed(variant: str, throughput: float) -> str:
+    """Return a throughput without its unit, or the time of a command's run with it."""
+    if variant == RUNS:
+        return run_words.run_seconds(throughput)
+    return f"{throughput:.0f}"
 
 
 Cells = tuple[str, str, str, str, str]
@@ -133,7 +149,7 @@ def _cells(row: Row, change: Change, cpu: Change, factors: bool) -> Cells:
         factor = f"x {change.ratio:.2f}"
         # The column's heading says CPU time.
         cpu_words = verdict_words.outcome(METRICS[CPU], cpu, factors).replace(" CPU time", "")
-    return row.label, factor, f"{row.value:.0f}", words, cpu_words
+    return row.label, factor, _speed(row.variant, row.value), words, cpu_words
 
 
 def _with_change(row: Row, cells: Cells) -> Row:
@@ -149,6 +165,8 @@ def notes(run: Analysis, fall: Waterfall) -> list[str]:
     sentences = [_from_first_to_last(fall)]
     for step, cpu_step in zip(fall.throughput.further, fall.cpu_per_1000.further, strict=True):
         sentences.append(_further(scenario, fall, step, cpu_step.change))
+    if scaling := _scaling(run, fall):
+        sentences.append(scaling)
     undecided = []
     for name, change in fall.throughput.all_changes.items():
         if more := verdict_words.settles(scenario, change):
@@ -160,9 +178,23 @@ def notes(run: Analysis, fall: Waterfall) -> list[str]:
     return sentences
 
 
+def _scaling(run: Analysis, fall: Waterfall) -> str:
+    """Return a sentence that compares runs of a command with those of its first case; or ""."""
+    if fall.scenario != COMMAND:
+        return ""
+    analysed = next(s for s in run.scenarios if s.record.name == COMMAND)
+    speeds, first = [], ""
+    for c in analysed.compared():
+        if c.kind == SCALING and c.numerator.case == fall.case:
+            first = run_words.case_title(analysed.record, c.denominator.case)
+            speeds.append(f"{c.numerator.config} {verdict_words.short(c)}")
+    return f"Against {first}: {'; '.join(speeds)}." if speeds else ""
+
+
 def _from_first_to_last(fall: Waterfall) -> str:
     cpu = fall.cpu_per_1000
-    of_cpu = _cpu_time(cpu.start.value, cpu.end, cpu.total)
+    samples = "runs" if fall.scenario == COMMAND else "samples"
+    of_cpu = _cpu_time(cpu.start.value, cpu.end, cpu.total, samples)
     return f"From first to last: {'; '.join([of_cpu, *_of_metrics(fall.ends)])}."
 
 
@@ -178,8 +210,8 @@ def _further(scenario: MeasuredScenario, fall: Waterfall, step: WaterfallStep, c
     return f"{run_words.capital(step.name)}, which the total leaves out: {costs}."
 
 
-def _cpu_time(start: float, end: float, change: Change) -> str:
-    text = f"CPU time for 1,000 samples {_both_ends(METRICS[CPU], start, end)}"
+def _cpu_time(start: float, end: float, change: Change, samples: str = "samples") -> str:
+    text = f"CPU time for 1,000 {samples} {_both_ends(METRICS[CPU], start, end)}"
     if change.verdict != Verdict.OTHER_SAMPLES:
         text += f", {verdict_words.outcome(METRICS[CPU], change)}"
     return text
@@ -197,9 +229,9 @@ def _both_ends(metric: Metric, start: float, end: float) -> str:
     return f"{metric.write(start)} {unit} to {metric.write(end)} {unit}"
 
 
-def _missing_title(name: str) -> str:
+def _missing_title(name: str, of_command: bool) -> str:
     """Return the title of what a waterfall lacks: a configuration, or a loader."""
-    if name == "ft":
+    if name == "ft" and not of_command:
         return "threads without the GIL"
     return CONFIGURATIONS[name].title if name in CONFIGURATIONS else name
 
@@ -207,7 +239,8 @@ def _missing_title(name: str) -> str:
 def _missing(run: Analysis, fall: Waterfall) -> list[str]:
     """Return sentences on what a waterfall lacks, and why."""
     scenario = run.scenario(fall.scenario)
-    missing = ", ".join(map(_missing_title, fall.missing))
+    of_command = fall.scenario == COMMAND
+    missing = ", ".join(_missing_title(name, of_command) for name in fall.missing)
     sentences = [f"Missing here: {missing}. The steps that need them are not in this chain."]
     threads = False
     for failure in scenario.failures:

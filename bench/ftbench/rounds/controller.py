@@ -55,9 +55,11 @@ class Unavailable(Exception):
     """Raised if a scenario cannot run here; the message is the scenario's reason."""
 
 
-def check_same_work(checksums: dict[str, tuple[str, int]], title: str, result: Mapping) -> None:
+def check_same_work(
+    checksums: dict[str, tuple[str, int]], title: str, result: Mapping, difference: str
+) -> None:
     """Compare a trial's checksums with `checksums` of earlier trials,
-    and add new ones; may raise WorkDiffers.
+    and add new ones; may raise WorkDiffers, whose message is made with Scenario.difference.
     """
     turns = len(result.get("turn_seconds", ()))
     batches = by_batch(result["first_batch"], result["rows"], turns)
@@ -65,9 +67,8 @@ def check_same_work(checksums: dict[str, tuple[str, int]], title: str, result: M
         first_title, expected = checksums.setdefault(name, (title, checksum))
         if checksum != expected:
             raise WorkDiffers(
-                f"{title} and {first_title} gave different samples ({name}: CRC-32 {checksum:08x} "
-                f"and {expected:08x}). If the files did not change, this is a defect in a decoder "
-                "or loader: please report it with both twins' descriptions (./twins info --json)."
+                f"{title} and {first_title} {difference} ({name}: CRC-32 {checksum:08x} and "
+                f"{expected:08x})."
             )
 
 
@@ -127,7 +128,8 @@ class Controller:
         for c, case_result in zip(self.work.measured([candidate]), case_results, strict=True):
             case_result = {**result, **case_result}
             try:
-                check_same_work(self.seen.setdefault(c.case, {}), c.title, case_result)
+                seen = self.seen.setdefault(c.case, {})
+                check_same_work(seen, c.title, case_result, self.work.scenario.difference)
             except WorkDiffers as error:
                 if self.work.scenario.same_work:
                     raise

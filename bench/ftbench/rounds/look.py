@@ -22,20 +22,22 @@ from ftrun.configurations import TWIN
 
 
 @dataclass(frozen=True)
-class DatasetFacts:
-    """Findings of the first trials of a user-supplied dataset."""
+class FirstFacts:
+    """Findings of the first trials of a user-supplied dataset, or of the user's command, to which
+    only the first two apply.
+    """
 
     scenario: Scenario
-    """The scenario, with amounts of work that suit the dataset."""
+    """The scenario, with amounts of work that suit the dataset or the command."""
     configs: list[str]
-    """The configurations whose twins can load the dataset."""
-    repeats: bool
+    """The configurations whose twins can load the dataset, or in which the command works."""
+    repeats: bool = True
     """True if loading the same samples twice gave the same samples."""
-    processes: bool
+    processes: bool = True
     """False if batches of the dataset cannot be sent from worker processes."""
-    copies: bool
+    copies: bool = False
     """False if threads cannot have copies of the dataset, or there are none without the GIL."""
-    reached: int
+    reached: int = 0
     """Number of samples that a trial loads, from the first one on."""
 
 
@@ -52,10 +54,14 @@ class Looker:
     def _target(self) -> str:
         return self.scenario.case("").parameters["target"]
 
-    def look(self) -> DatasetFacts:
+    def look(self) -> FirstFacts:
         """Time some samples in every twin, to set the amount
         of work in a turn. Raises TrialFailed.
         """
+        minutes = own.LOOK.patience / 60
+        self.display.note(
+            f"loading some {self.scenario.description} (at most {minutes:.0f} minutes a twin)"
+        )
         configs, looks = self._looks(self._first_samples(own.LOOK, own.LOOKED_AT))
         repeats = all(map(itemgetter("repeats"), looks))
         if not repeats:
@@ -70,7 +76,7 @@ class Looker:
             self._skip("worker processes", why)
         scenario, reached = self._sized(looks)
         copies = "ft" in configs and self._can_be_copied()
-        return DatasetFacts(scenario, configs, repeats, not unsendable, copies, reached)
+        return FirstFacts(scenario, configs, repeats, not unsendable, copies, reached)
 
     @property
     def _most_workers(self) -> int:

@@ -14,16 +14,16 @@ from ftbench.document import model
 from ftbench.plan import shortest, sizing
 from ftbench.plan.candidates import VARIANTS, Candidate, Ranking, listed, with_threads
 from ftbench.plan.case import Case
-from ftbench.plan.scenario import OWN, Scenario
+from ftbench.plan.scenario import COMMAND, OWN, Scenario
 from ftbench.plan.waterfall import COPIES
 from ftbench.rounds.budget import Budget
 from ftbench.rounds.controller import Controller, failures
-from ftbench.rounds.look import DatasetFacts, Looker
+from ftbench.rounds.first_runs import FirstRuns
+from ftbench.rounds.look import FirstFacts, Looker
 from ftbench.rounds.progress import Display
 from ftbench.rounds.recorder import Recorder
 from ftbench.rounds.twins import Twins, cpus_in_words
 from ftbench.rounds.work import PREFETCH_FACTOR, Work
-from ftbench.scenarios import own
 from ftbench.stats.waterfall import precise
 from ftbench.trial.process import TrialFailed
 from ftrun.configurations import TWIN
@@ -31,6 +31,8 @@ from ftrun.interruption import Interruption
 
 # More workers than this for each CPU make sense only in scenarios that wait.
 WORKERS_PER_CPU = 4
+LOOKS: dict[str, type[Looker] | type[FirstRuns]] = {OWN: Looker, COMMAND: FirstRuns}
+"""Makers of the first trials, by the name of the scenario that has them."""
 # Fields of a scenario that are copied into its record.
 COPIED = ("name", "group", "question", "description", "case_axis", "case_unit")
 
@@ -66,8 +68,8 @@ class Measurement:
 
     def __post_init__(self) -> None:
         self._ranks = self.options.ranks or 1
-        self._facts: DatasetFacts | None = None
-        """Findings about a user-supplied dataset; None before `look`,
+        self._facts: FirstFacts | None = None
+        """Findings about a user-supplied dataset or command; None before `look`,
         and for all other scenarios.
         """
 
@@ -84,11 +86,13 @@ class Measurement:
         self.display.skip(f"{self.scenario.name}: {part}", why)
 
     def look(self) -> None:
-        """Time some user-supplied samples in every twin,
-        to set the amount of work in a turn. Raises TrialFailed.
+        """Make the first trials of what the user supplied (LOOKS), which set the amount of work in
+        a turn. Raises TrialFailed and WorkDiffers.
         """
-        self._facts = Looker(self.scenario, self.options, self.twins, self.display).look()
-        self.scenario = self._facts.scenario
+        if maker := LOOKS.get(self.scenario.name):
+            first = maker(self.scenario, self.options, self.twins, self.display)
+            self._facts = first.look()
+            self.scenario = self._facts.scenario
 
     def rounds(
         self, sources: Sources, interruption: Interruption, share: Callable[[], float]
@@ -100,12 +104,7 @@ class Measurement:
         sizing.DoesNotFit, exceptions of Controller.rounds, and TrialFailed after the last round if
         some candidates could not be measured.
         """
-        if self.scenario.name == OWN:
-            minutes = own.LOOK.patience / 60
-            self.display.note(
-                f"loading some {self.scenario.description} (at most {minutes:.0f} minutes a twin)"
-            )
-            self.look()
+        self.look()
         ranked = self.ranked()
         if not ranked:
             self.display.skip(self.scenario.name, "none of its candidates can be measured here")
@@ -116,7 +115,7 @@ class Measurement:
         try:
             yield from self._rounds(controller, gathered, cases, share)
         except TrialFailed as error:
-            if not self._facts:
+            if self._facts is None or self.scenario.name != OWN:
                 raise
             looker = Looker(self.scenario, self.options, self.twins, self.display)
             raise TrialFailed(

@@ -14,11 +14,14 @@ from typing import NamedTuple
 from ftbench.document.model import MeasuredScenario, Start, Steps, Trial, Waterfall, WaterfallStep
 from ftbench.measure.checksums import by_batch
 from ftbench.plan.candidates import CONFIGS, Candidate, in_order, plural
+from ftbench.plan.comparisons import Side
 from ftbench.plan.metrics import METRICS
+from ftbench.plan.scenario import COMMAND
 from ftbench.plan.waterfall import (
     COPIED,
     COPIES,
     PROCESSES,
+    RUNS,
     STEP,
     THREADS,
     TODAY,
@@ -68,16 +71,18 @@ def chain(scenario: MeasuredScenario, case: str) -> Chain | None:
     """
     candidates = {}
     configs: set[str] = set()
-    workers = 0
+    workers, variant = 0, THREADS
     for c in scenario.whole:
         if c.case == case:
             candidates[c.key] = c
-            if c.variant in (TODAY, PROCESSES, THREADS):
+            if c.variant in (TODAY, PROCESSES, THREADS, RUNS):
                 configs.add(c.config)
                 workers = max(workers, c.workers)
+            if c.variant == RUNS:
+                variant = RUNS
     if not configs:
         return None
-    links, lacking = _links(candidates, configs, workers, case)
+    links, lacking = _links(candidates, cells(configs, variant), workers, case)
     if len(links) < 2:
         return None
     result = Chain(links, in_order(set(CONFIGS) - configs) + lacking)
@@ -85,15 +90,18 @@ def chain(scenario: MeasuredScenario, case: str) -> Chain | None:
 
 
 def _links(
-    by_key: Mapping[str, Candidate], configs: set[str], workers: int, case: str
+    by_key: Mapping[str, Candidate],
+    sides: Iterable[tuple[Side, str]],
+    workers: int,
+    case: str,
 ) -> tuple[list[tuple[str, Candidate]], list[str]]:
-    """Return (Chain.links as far as the candidates are among *by_key*, the loaders of the
-    candidates that are not).
+    """Return (Chain.links as far as the candidates of the *sides* are among *by_key*, the loaders
+    of the candidates that are not).
     """
     links: list[tuple[str, Candidate]] = []
     lacking = []
     unreached = ""
-    for side, change in cells(configs):
+    for side, change in sides:
         candidate = by_key.get(side.candidate(workers, case).key)
         if not candidate:
             lacking.append(plural(side.variant))
@@ -102,7 +110,9 @@ def _links(
             continue
         name = unreached + change
         if not links and side.variant != TODAY:  # the start of a chain is no change
-            name = f"{plural(side.variant)}, {CONFIGURATIONS[side.config].title}"
+            name = CONFIGURATIONS[side.config].title
+            if side.variant != RUNS:
+                name = f"{plural(side.variant)}, {name}"
         links.append((name, candidate))
         unreached = ""
     return links, lacking
@@ -230,12 +240,14 @@ def _ends(scenario: MeasuredScenario, start: Candidate, end: Candidate) -> dict[
 
 def _workload(scenario: MeasuredScenario, case: str) -> str:
     """Return the name of what a case loads: "raw-size on 2 ranks: 4 MiB"."""
-    name = scenario.name
+    name, separator = scenario.name, ": "
+    if name == COMMAND:
+        name, separator = scenario.description, ", "
     if scenario.ranks:
         name += f" on {scenario.ranks} ranks"
     for measured in scenario.cases:
         if measured.name == case and measured.title:
-            return f"{name}: {measured.title}"
+            return f"{name}{separator}{measured.title}"
     return name
 
 

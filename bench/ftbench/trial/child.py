@@ -20,7 +20,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from ftbench.machine.usage import cpu_seconds
 from ftbench.measure import ranks
@@ -32,6 +32,7 @@ from ftrun.parent_death import die_with_parent
 
 BUILDS = {"ft": "free-threaded", "gil": "built with the GIL"}
 SWITCH = {True: "on", False: "off"}
+GONE = "the parent no longer wants this trial"
 
 
 class ControllerPipe:
@@ -55,6 +56,10 @@ class ControllerPipe:
     def hear(self) -> str:
         """Wait for the next line; return "" if the process that started this one has ended."""
         return self._lines.readline()
+
+    def fileno(self) -> int:
+        """Return the descriptor that lines are read from."""
+        return self._lines.fileno()
 
     def fail(self, why: str) -> None:
         """Write *why*, the reason for which this process fails, to stderr."""
@@ -169,25 +174,38 @@ def main() -> int:
         return 1  # the parent has ended
     request = json.loads(line)
     die_with_parent(request["parent"])
+
+    def measurements() -> list[Turns]:
+        from ftbench.scenarios import find
+
+        scenario = find(request["scenario"])
+        cases = (request, *request["others"])
+        return [measure(Task.of(scenario, case)) for case in cases]
+
+    return take_part(controller, request["config"], measurements)
+
+
+def take_part(
+    controller: ControllerPipe | ranks.Rank, config: str, measurements: Callable[[], list[Turns]]
+) -> int:
+    """Let the *measurements* of a trial's cases take their turns when the controller says so, and
+    tell the result; return the exit status: 1, with the reason on stderr, if they fail.
+    """
     result: dict = {}
 
     def all_turns() -> Iterator[None]:
         nonlocal result
         yield  # all imports are done at this point
-        from ftbench.scenarios import find
-
-        scenario = find(request["scenario"])
-        cases = (request, *request["others"])
-        result = yield from side_by_side([measure(Task.of(scenario, case)) for case in cases])
+        result = yield from side_by_side(measurements())
 
     try:
         for _ in all_turns():
             controller.tell({"waiting": True, "own_seconds": cpu_seconds()})
             if not controller.hear():
-                raise TrialError("the parent no longer wants this trial")
+                raise TrialError(GONE)
         # At the end: any import or first use on the way could have turned the GIL on.
         if "unavailable" not in result:
-            result.update(check_configuration(request["config"]))
+            result.update(check_configuration(config))
     except TrialError as error:
         controller.fail(f"trial: {error}")
         return 1

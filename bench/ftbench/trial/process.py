@@ -8,9 +8,13 @@ import os
 from typing import Any, Literal
 
 from ftbench.machine.disturbance import between, counters, together
+from ftbench.plan.waterfall import RUNS
 from ftrun.configurations import child_environment, command, last_lines
 from ftrun.errors import TimedOut
 from ftrun.supervise import Child, Completed, Watch
+
+END_SECONDS = 2.0
+"""Time for the trial of a command to end the command."""
 
 
 class TrialFailed(Exception):
@@ -51,10 +55,9 @@ def last_words(outcome: Completed) -> str:
     """Return one line with the reason why a process failed,
     followed by the last lines of its output.
     """
-    quoted = last_lines(outcome.stderr)
     lines = outcome.stderr.decode(errors="replace").rstrip().splitlines()
     if outcome.returncode != 1 or not lines:
-        return how_it_ended(outcome) + quoted
+        return how_it_ended(outcome) + last_lines(outcome.stderr)
     # An exception stands in the line below the frames of its traceback,
     # which are indented; notes follow it.
     raised = [
@@ -63,12 +66,11 @@ def last_words(outcome: Completed) -> str:
         if above.startswith(" ") and not line.startswith(" ")
     ]
     why = lines[-1]
-    if raised and not why.startswith("trial: "):
+    if why.startswith("trial: ") or len(lines) == 1:
+        lines.pop()
+    elif raised:
         why = raised[-1]
-    why = why.removeprefix("trial: ")
-    if len(lines) > 1:
-        why += quoted
-    return why
+    return why.removeprefix("trial: ") + last_lines("\n".join(lines).encode())
 
 
 class Process:
@@ -134,6 +136,9 @@ class TrialProcess(Process):
         arguments = command(python, "ftbench.trial.child")
         if request["ranks"] > 1:
             arguments = [*command(python, "ftbench.trial.job"), str(request["ranks"])]
+        self._is_command = request["variant"] == RUNS
+        if self._is_command:
+            arguments = command(python, "ftbench.trial.command")
         super().__init__(request, watch, arguments, environment)
         # The end of this process also ends the trial.
         self._next = json.dumps({**request, "parent": os.getpid()}).encode() + b"\n"
@@ -166,3 +171,12 @@ class TrialProcess(Process):
         loads = [*self._disturbed, between(before, counters(), -self._own_seconds)]
         # The first load is that of the warm-up. A measurement without turns has no other.
         return {**answer, "disturbance": together(loads[1:] or loads), "turn_loads": loads[1:]}
+
+    def close(self) -> None:
+        """Kill the process and its descendants. The trial of a command kills those itself, at the
+        end of its input.
+        """
+        if self._is_command:
+            with contextlib.suppress(TimedOut):
+                self._child.finish(b"", {}, END_SECONDS)
+        super().close()

@@ -1,0 +1,123 @@
+"""The first run of the user's command (--command) in every configuration: does it work, does it
+print the same, and how long does it take?
+"""
+
+import contextlib
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ftbench.document import model
+from ftbench.plan.scenario import Scenario, Task
+from ftbench.plan.waterfall import RUNS
+from ftbench.rounds.controller import WorkDiffers
+from ftbench.rounds.look import FirstFacts
+from ftbench.rounds.progress import Display
+from ftbench.rounds.twins import Twins
+from ftbench.rounds.work import PREFETCH_FACTOR
+from ftbench.scenarios.command import FIRST_PATIENCE, sized
+from ftbench.trial.process import TrialFailed
+from ftrun.configurations import TWIN
+
+LONGEST_LINE = 60
+"""Characters of an output's line that a message quotes."""
+
+
+@dataclass(frozen=True)
+class FirstRuns:
+    """Maker of the first run in each configuration. Used by the main thread only."""
+
+    scenario: Scenario
+    options: model.Options
+    twins: Twins
+    display: Display
+
+    def look(self) -> FirstFacts:
+        """Run each case of the command once in each configuration, leave out the configurations in
+        which it fails, and set the amount of work.
+
+        Raises TrialFailed if it fails in all of them, and WorkDiffers if they print different
+        output that is to be compared.
+        """
+        self.display.note(f"running {self.scenario.description} once in each configuration")
+        results: dict[str, list[dict]] = {}
+        failures: dict[str, TrialFailed] = {}
+        for config in self.options.configs:
+            try:
+                results[config] = self._run(config)
+            except TrialFailed as error:
+                failures[config] = error
+        if not results:
+            raise TrialFailed(str(next(iter(failures.values()))))
+        for config, failure in failures.items():
+            self.display.note(f"it fails in {config}: {failure}")
+            self.display.skip(f"{self.scenario.name}: configuration {config}", failure.why)
+        if any(result["left_behind"] for of_config in results.values() for result in of_config):
+            self.display.warn("processes of the command still run when it ends, and are killed")
+        self._check_outputs(results)
+        seconds = [
+            max(result["turn_seconds"][0] for result in of_case)
+            for of_case in zip(*results.values(), strict=True)
+        ]
+        return FirstFacts(sized(self.scenario, seconds), list(results))
+
+    def _run(self, config: str) -> list[dict]:
+        """Return the results of all cases in a configuration; raises TrialFailed."""
+        if why := self.twins.lacking.get(TWIN[config]):
+            raise TrialFailed(why)
+        patient = replace(self.scenario, patience=FIRST_PATIENCE)
+        first, *others = [
+            Task(
+                patient,
+                [],
+                RUNS,
+                0,
+                1,
+                0,
+                1,
+                PREFETCH_FACTOR,
+                case.name,
+                case.parameters,
+                1,
+                config,
+            )
+            for case in self.scenario.plan.cases
+        ]
+        request = replace(first, others=[task.request() for task in others]).request()
+        self.display.step(f"running it in {config}")
+        with contextlib.closing(self.twins.endpoints[TWIN[config]].start(request)) as trial:
+            while (result := trial.go_on()) is None:
+                pass
+        return [result, *result["others"]]
+
+    def _check_outputs(self, results: Mapping[str, Sequence[dict]]) -> None:
+        for number, case in enumerate(self.scenario.plan.cases):
+            if not case.parameters["compares"]:
+                self.display.warn("what the configurations print is not compared (--no-compare)")
+                return
+            of_case = {config: outputs[number] for config, outputs in results.items()}
+            (a, expected), *others = of_case.items()
+            for b, result in others:
+                if result["first_batch"] != expected["first_batch"]:
+                    where = where_different((a, expected["output"]), (b, result["output"]))
+                    title = f", {case.title}" if case.title else ""
+                    raise WorkDiffers(
+                        f"{self.scenario.description}{title} {where}. If it may, as where it "
+                        "prints times, --no-compare measures all the same"
+                    )
+
+
+def where_different(a: tuple[str, str], b: tuple[str, str]) -> str:
+    """Return in words where two outputs differ, each (name of the configuration, its beginning)."""
+    lines = itertools.zip_longest(a[1].splitlines(), b[1].splitlines())
+    for number, pair in enumerate(lines, 1):
+        if pair[0] != pair[1]:
+            line_a, line_b = map(_quoted, pair)
+            return f"prints line {number} as {line_a} in {a[0]} and {line_b} in {b[0]}"
+    return f"prints different output in {a[0]} and {b[0]}, far from its beginning"
+
+
+def _quoted(line: str | None) -> str:
+    if line is None:
+        return "nothing"
+    return repr(line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}...")

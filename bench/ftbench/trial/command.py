@@ -1,0 +1,86 @@
+"""One trial of the user's command (--command): a small process that runs it once in each turn.
+
+``python -m ftbench.trial.command`` has the dialogue of ftbench.trial.child with the controller.
+Other trials are killed with the controller. This one reads the end of its stdin, and ends the
+command with all processes that the command started.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from statistics import fmean
+
+from ftbench.measure.program import Program, ProgramRun, here
+from ftbench.plan.scenario import TrialError, Turns
+from ftbench.trial.child import GONE, ControllerPipe, take_part
+from ftrun.errors import Stopped
+from ftrun.supervise import Watch
+
+LEAST_CPU = 1e-6
+"""Seconds of CPU time that the kernel can tell from none."""
+
+
+def measure(case: Mapping, watch: Watch) -> Turns:
+    """Run the command of a *case* (Task.request) once in each turn; return the case's result.
+
+    Callbacks of *watch* end a run. Raises TrialError if a run fails, or if two runs print different
+    output that is to be compared.
+    """
+    parameters = case["parameters"]
+    command = Program(
+        parameters["arguments"], parameters["setup"], parameters["stdin"], environment=here()
+    )
+    runs: list[ProgramRun] = []
+    for _ in range(case["turns"]):
+        yield
+        try:
+            runs.append(command.run(watch))
+        except Stopped as error:
+            raise TrialError(GONE) from error
+        if parameters["compares"] and runs[-1].output.checksum != runs[0].output.checksum:
+            raise TrialError(
+                "two runs printed different output; --no-compare measures all the same"
+            )
+    seconds = [run.seconds for run in runs]
+    output = runs[0].output
+    return {
+        "metrics": {
+            "throughput": len(runs) / sum(seconds),
+            "cpu_per_1000": 1000 * max(LEAST_CPU, fmean(run.cpu_seconds for run in runs)),
+            "peak_mib": max(run.peak_mib for run in runs),
+        },
+        "samples": len(runs),
+        "batches": 0,
+        "first_batch": output.checksum if parameters["compares"] else None,
+        "rows": [],
+        "turn_seconds": seconds,
+        "turn_began": [run.began for run in runs],
+        "distributions": {},
+        "note": "",
+        "torch": version("torch"),
+        "start_method": None,
+        "output": output.head.decode(errors="replace"),
+        "left_behind": max(run.left_behind for run in runs),
+    }
+
+
+def main() -> int:
+    """Run the trial that stdin requests; return the exit status:
+    1, with the reason on stderr, if it fails.
+    """
+    controller = ControllerPipe()
+    line = controller.hear()
+    if not line:
+        return 1  # the parent has ended
+    request = json.loads(line)
+    # While a turn runs, the controller waits for its end. What can be read then is the end.
+    watch = {controller.fileno(): lambda: True}
+    cases = (request, *request["others"])
+    return take_part(
+        controller, request["config"], lambda: [measure(case, watch) for case in cases]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
