@@ -18,8 +18,8 @@ from ftbench.scenarios import own
 from ftbench.stats.sharing import Why
 from ftrun.interruption import Interruption
 
-PLANTED = {"Counted": "counter", "LookedUp": "vocabulary", "Apart": ""}
-"""{dataset: the attribute that has to be named; "" for none}"""
+PLANTED = {"Counted": "counter", "LookedUp": "vocabulary", "Locked": "with LOCK", "Apart": ""}
+"""{dataset: the attribute, or a part of the line, that has to be named; "" for none}"""
 FILE = Path(__file__).with_name("planted.py")
 
 
@@ -47,7 +47,8 @@ def main() -> None:
         for dataset in [*PLANTED, "Apart"] * runs:
             part, conclusions = PLANTED[dataset], answer(dataset, interruption)
             names = [culprit.name for culprit in conclusions.culprits]
-            right[dataset] += part in names if part else not names
+            names += [line for line, _ in conclusions.waits]
+            right[dataset] += any(part in name for name in names) if part else not names
             total[dataset] += 1
             harms = ", ".join(f"{p.name} {p.harm.ratio:.2f}" for p in conclusions.parts)
             load = "; ".join(conclusions.disturbances)

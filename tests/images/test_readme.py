@@ -78,6 +78,10 @@ ADDED = {
     + ONE_ROUND
     + " --configs ft",
     "./twins bench --dataset train.py:train_set --why": " --quick --rounds 2",
+    (
+        "./twins bench --quick --command 'python examples/commands/mandelbrot.py pool {n}' "
+        "--parameter n=1,2"
+    ): " --rounds 1",
     # Options that tests/unit/bench measures with, are only parsed.
     "./twins bench --quick --data ~/photos": " --list",
     "./twins bench pillow --quick --ranks 2": " --list",

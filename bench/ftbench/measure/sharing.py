@@ -46,7 +46,7 @@ LOOKS = 2
 """Turns of each attribute in the first look. They do not count."""
 FEWEST_ROUNDS = 6
 """Rounds that are measured even if they take longer than the time for all."""
-WATCHED_TURNS = 4
+WATCHED_TURNS = 8
 """Further turns, in which the threads are watched. They do not count, since that disturbs."""
 WATCH_SECONDS = 0.002
 
@@ -90,7 +90,7 @@ class Sharing:
         self.samples = self._samples_of_turn()
         """Samples of each thread in a turn."""
         self._first = 0
-        self._loading: dict[int, int] = {}
+        self._loading: dict[int, None] = {}
         """The threads that load, as for Waits.look."""
         self._pool = ThreadPoolExecutor(threads)
         # Start all threads now: later, the pool may take one that is just becoming idle for free.
@@ -117,7 +117,7 @@ class Sharing:
             indices = range(first, first + self.samples)
             futures.append(self._pool.submit(self._load, source, indices, start))
         while waits and wait(futures, WATCH_SECONDS).not_done:
-            waits.look(self._loading.copy())
+            waits.look([*self._loading])
         return sum(self.samples / seconds for seconds in _results(futures))
 
     def ways(self, parts: Iterable[str]) -> list[str]:
@@ -145,7 +145,7 @@ class Sharing:
             start.abort()  # the other threads must not wait for this one
             raise
         ident = threading.get_ident()
-        self._loading[ident] = threading.get_native_id()
+        self._loading[ident] = None
         try:
             return self._seconds(objects, indices)
         finally:
@@ -258,8 +258,8 @@ def measure(sharing: Sharing, rounds: int, seconds: float) -> Generator[None, No
     of the trial.
 
     Return the samples/s of each way in each round ("rates"), the classes of the parts ("kinds"),
-    those without copies ("lacking"), those that were not measured ("unmeasured"), and where threads
-    slept, of one thread and of all ("waits").
+    those without copies ("lacking"), those that were not measured ("unmeasured"), and the samples
+    of each line, of one thread and of all ("waits").
     """
     draw = random.Random(0)
     parts = yield from _chosen(sharing)
@@ -298,9 +298,9 @@ def _chosen(sharing: Sharing) -> Generator[None, None, list[str]]:
     return sorted(speeds, key=speeds.__getitem__)[:MOST_PARTS]
 
 
-def _watched(sharing: Sharing, way: str) -> Generator[None, None, dict[str, float]]:
+def _watched(sharing: Sharing, way: str) -> Generator[None, None, dict[str, int]]:
     waits = Waits()
     for _ in range(WATCHED_TURNS):
         yield
         sharing.rate(way, waits)
-    return waits.shares()
+    return waits.counts()

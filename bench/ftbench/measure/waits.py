@@ -1,7 +1,8 @@
-"""The lines at which threads sleep: where they wait for a lock, a disk or a network.
+"""The lines at which threads are. Those at which they wait for each other take more of their time
+than of one thread's.
 
-A thread that waits for a CPU, or that changes a reference count which another CPU has just changed,
-does not sleep, in the kernel's terms (proc_pid_stat(5)).
+The state of a thread does not tell that: one that waits for a lock which others hold for
+microseconds is woken again and again in vain, and so can run most of the time.
 """
 
 from __future__ import annotations
@@ -10,12 +11,9 @@ import linecache
 import sys
 import sysconfig
 from collections import Counter
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterable
 from types import FrameType
 
-SLEEPING = "SD"
-"""States of a thread that waits, interruptibly or not."""
 _STANDARD = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
 _PACKAGES = ("site-packages", "dist-packages")
 
@@ -24,32 +22,22 @@ class Waits:
     """Samples of threads that work. Used by one thread, which is none of them."""
 
     def __init__(self) -> None:
-        self._samples = 0
-        self._asleep: Counter[str] = Counter()
+        self._lines: Counter[str] = Counter()
 
-    def look(self, threads: Mapping[int, int]) -> None:
-        """Add a sample of each of the *threads*, {threading.get_ident(): get_native_id()}."""
-        self._samples += len(threads)
-        sleeping = [ident for ident, native in threads.items() if _sleeps(native)]
-        # This stops all threads for a moment: only if it is needed.
-        frames = sys._current_frames() if sleeping else {}
-        for ident in sleeping:
+    def look(self, threads: Iterable[int]) -> None:
+        """Add a sample of each of the *threads* (threading.get_ident()), which are stopped for a
+        moment.
+        """
+        frames = sys._current_frames()
+        for ident in threads:
             if frame := frames.get(ident):
-                self._asleep[_line(frame)] += 1
+                self._lines[_line(frame)] += 1
 
-    def shares(self) -> dict[str, float]:
-        """Return the share of the samples, 0 to 1, in which a thread slept, by line:
+    def counts(self) -> dict[str, int]:
+        """Return the number of samples in which a thread was at a line, by line:
         "/code/train.py:31: with LOCK:".
         """
-        return {line: count / self._samples for line, count in self._asleep.most_common()}
-
-
-def _sleeps(native: int) -> bool:
-    try:
-        fields = Path(f"/proc/self/task/{native}/stat").read_text()
-    except OSError:  # it has ended
-        return False
-    return fields.rpartition(")")[2].split()[0] in SLEEPING
+        return dict(self._lines.most_common())
 
 
 def _line(frame: FrameType) -> str:

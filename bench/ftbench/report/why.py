@@ -119,9 +119,9 @@ def _rest(why: Why) -> Iterator[str]:
     rest = f"What no copy cures: {figure(why.best.ratio)} of {why.threads} times."
     if why.waits:
         waits = "; ".join(f"{share:.0%} at {line}" for line, share in why.waits)
-        yield f"{rest} Of their time, the threads wait for each other {waits}"
+        yield f"{rest} Of their time, the threads spend more than one thread does: {waits}"
     else:
-        yield f"{rest} The threads wait at no line for each other. What is left is {ELSEWHERE}."
+        yield f"{rest} They wait for each other at no line. What is left is {ELSEWHERE}."
 
 
 def _times(ratio: Ratio) -> str:

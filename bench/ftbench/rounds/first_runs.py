@@ -1,4 +1,4 @@
-"""The first run of the user's command (--command) in every configuration: does it work, does it
+"""The first run of a command (--command) in every configuration: does it work, does it
 print the same, and how long does it take?
 """
 

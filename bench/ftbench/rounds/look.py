@@ -23,7 +23,7 @@ from ftrun.configurations import TWIN
 
 @dataclass(frozen=True)
 class FirstFacts:
-    """Findings of the first trials of a user-supplied dataset, or of the user's command, to which
+    """Findings of the first trials of a user-supplied dataset, or of a command, to which
     only the first two apply.
     """
 

@@ -109,8 +109,8 @@ def scenario(command: UsersCommand) -> Scenario:
 
 
 def sized(command: Scenario, seconds: Sequence[float]) -> Scenario:
-    """Return the scenario with the amount of work in a trial and the patience that suit runs of so
-    many *seconds*, one for each case.
+    """Return the scenario with the amount of work in a trial and the patience for a command whose
+    first runs took *seconds*, one for each case.
     """
     longest = max(seconds)
     turns = command.full.turns if sum(seconds) <= LONG_SECONDS else 1

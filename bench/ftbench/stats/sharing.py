@@ -13,7 +13,7 @@ MATTERS = 1.05
 FALSE_FINDS = 0.05
 """Probability that a dataset of which nothing is fought over has a part named."""
 WAITED_FOR = 0.1
-"""Share of the threads' time from which a line is named at which they wait for each other."""
+"""Part of the threads' time from which a line is named at which they spend it in addition."""
 Rates = Mapping[str, Sequence[float]]
 """{way to load: samples/s in each round}"""
 
@@ -52,7 +52,7 @@ class Why:
     unmeasured: list[str]
     """Attributes that cost least in a first look, and were not measured."""
     waits: list[tuple[str, float]]
-    """(line, share of the time of all threads that they wait there for each other)."""
+    """(line, part of the time of all threads that they spend there in addition to one thread)."""
     disturbances: list[str]
     """Phrases on what other programs took of the CPUs."""
 
@@ -111,13 +111,19 @@ def _matters(effect: Ratio, tests: int) -> bool:
     return effect.p is not None and effect.p < FALSE_FINDS / tests and effect.ratio > MATTERS
 
 
-def _waited_for(
-    alone: Mapping[str, float], together: Mapping[str, float]
-) -> list[tuple[str, float]]:
-    """Return the lines at which threads together wait for longer than one thread does alone."""
+def _waited_for(alone: Mapping[str, int], together: Mapping[str, int]) -> list[tuple[str, float]]:
+    """Return the lines at which threads together are shown to be for a larger part of their time
+    than one thread is, from the samples of each line.
+    """
+    from scipy.stats import fisher_exact
+
+    of_one, of_all = sum(alone.values()), sum(together.values())
     waits = []
-    for line, share in together.items():
-        longer = share - alone.get(line, 0.0)
-        if longer > WAITED_FOR:
+    for line, samples in together.items():
+        before = alone.get(line, 0)
+        table = [[samples, of_all - samples], [before, of_one - before]]
+        longer = samples / of_all - before / max(1, of_one)
+        p = fisher_exact(table, "greater").pvalue
+        if longer > WAITED_FOR and p < FALSE_FINDS / len(together):
             waits.append((line, longer))
     return sorted(waits, key=lambda wait: wait[1], reverse=True)

@@ -1,4 +1,4 @@
-"""One trial of the user's command (--command): a small process that runs it once in each turn.
+"""One trial of a command (--command): a small process that runs it once in each turn.
 
 ``python -m ftbench.trial.command`` has the dialogue of ftbench.trial.child with the controller.
 Other trials are killed with the controller. This one reads the end of its stdin, and ends the
@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from statistics import fmean
 
-from ftbench.measure.program import Program, ProgramRun, here
 from ftbench.plan.scenario import TrialError, Turns
 from ftbench.trial.child import GONE, ControllerPipe, take_part
+from ftbench.trial.program import Program, ProgramRun, here
 from ftrun.errors import Stopped
 from ftrun.supervise import Watch
 

@@ -13,10 +13,10 @@ import pytest
 
 from ftbench.arguments import UsageError, parse
 from ftbench.document.store import load
-from ftbench.measure.program import KEPT, Program, here
 from ftbench.plan.scenario import TrialError
 from ftbench.rounds.first_runs import where_different
 from ftbench.scenarios.command import UsersCommand, scenario, sized
+from ftbench.trial.program import KEPT, Program, here
 from ftrun.errors import Stopped
 from tests.processes import assert_gone, descendants, wait_until
 from tests.programs import completed, programs_to_end

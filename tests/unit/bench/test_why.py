@@ -110,24 +110,36 @@ def test_a_small_difference_is_not_named_however_certain():
 
 
 def test_what_no_copy_cures_is_the_rest():
-    waits = {ALONE: {LINE: 0.02}, ALL: {LINE: 0.47, "/code/train.py:9: read()": 0.05}}
+    waits = {ALONE: {LINE: 2, "sum()": 98}, ALL: {LINE: 94, "read()": 10, "sum()": 96}}
     said = view(DATASET, why(2, result(threads(1.0, 1.0), waits=waits), [])).sentences
     assert said[2].startswith("What no copy cures: ")
-    assert said[2].endswith(f"Of their time, the threads wait for each other 45% at {LINE}")
+    assert said[2].endswith(f"the threads spend more than one thread does: 45% at {LINE}")
     other = view(DATASET, why(2, result(threads(1.0, 1.0)), ["other processes used 1 CPU"]))
     assert "module globals" in other.sentences[2]
     assert " times. But other processes used 1 CPU. Threads that" in other.sentences[0]
 
 
+def test_a_line_is_named_only_if_that_is_shown():
+    few = {ALONE: {LINE: 0, "sum()": 2}, ALL: {LINE: 1, "sum()": 3}}
+    small = {ALONE: {LINE: 100, "sum()": 900}, ALL: {LINE: 190, "sum()": 810}}
+    for waits in (few, small):
+        assert not why(2, result(threads(1.0, 1.0), waits=waits), []).waits
+
+
 def test_a_dataset_without_copies_and_parts_without_one():
     rates = {ALONE: [100.0, 101.0, 99.0], SHARED: [150.0, 149.0, 151.0]}
     lacking = {ALL: "TypeError: cannot pickle 'module' object"}
-    without = result({}, rates=rates, lacking=lacking, waits={ALONE: {}, SHARED: {LINE: 0.4}})
+    without = result(
+        {},
+        rates=rates,
+        lacking=lacking,
+        waits={ALONE: {"sum()": 50}, SHARED: {LINE: 40, "sum()": 60}},
+    )
     said = view(DATASET, why(2, without, [])).sentences
     assert said[0].endswith(
         "; the dataset cannot be copied (TypeError: cannot pickle 'module' object)."
     )
-    assert any(line.endswith(f"wait for each other 40% at {LINE}") for line in said)
+    assert any(line.endswith(f"more than one thread does: 40% at {LINE}") for line in said)
     partly = result(threads(1.4, 1.9), lacking={"file": "TypeError: a file"}, unmeasured=["a", "b"])
     said = view(DATASET, why(2, partly, [])).sentences
     assert said[-3:] == [

@@ -1,4 +1,4 @@
-"""One run of the user's command (--command): its time, CPU time, memory and output."""
+"""One run of a command (--command): its time, CPU time, memory and output."""
 
 from __future__ import annotations
 
