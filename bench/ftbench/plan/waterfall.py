@@ -131,7 +131,7 @@ class CommandPlan(ComparisonPlan):
 
     def __init__(self, cases: tuple[Case, ...]):
         def comparisons(configs: tuple[str, ...]) -> tuple[Comparison, ...]:
-            sides = [side for side, _ in cells(configs, RUNS)]
+            sides = [replace(side, workers=0) for side, _ in cells(configs, RUNS)]
             return tuple(Comparison(side, importance=0) for side in sides)
 
         super().__init__(comparisons, cases, order=(IMPORTANCE,))

@@ -99,7 +99,7 @@ def scenario(command: UsersCommand) -> Scenario:
         plan=CommandPlan(cases),
         full=Amount(1, 1, turns=4, seconds=300),
         quick=Amount(1, 1, turns=4, seconds=90),
-        workers=lambda cpus: [0],
+        workers=lambda cpus: [1],
         inside=True,
         case_axis=command.parameter,
         batched=False,
