@@ -126,6 +126,17 @@ def suite() -> str:
     return _output([SCRIPTS / "fetch-cpython", "--default-suite", series()])
 
 
+def has_cuda() -> bool:
+    """Return False if the variable CUDA asks for twins without CUDA. Raises TwinsError if it is
+    neither yes nor no.
+    """
+    named = os.environ.get("CUDA") or "yes"
+    # Some systems set it to the folder of their CUDA.
+    if named not in ("yes", "no") and not named.startswith("/"):
+        raise TwinsError(f"CUDA={named}: must be yes or no", 2)
+    return named != "no"
+
+
 def _output(command: list) -> str:
     return subprocess.run(
         [str(part) for part in command], stdout=subprocess.PIPE, text=True, check=True
@@ -163,7 +174,8 @@ class Plan:
         )
         self.brought = {twin: interpreters.brought(twin, series()) for twin in TWINS}
         lock = (SCRIPTS / "requirements.lock").read_bytes()
-        self.packages = _hash(lock)
+        self.has_cuda = has_cuda()
+        self.packages = _hash(lock) + ("" if self.has_cuda else "-cpu")
         self.cuda = self.root / "cuda" / _hash(b"".join(re.findall(rb"^nvidia-[^ ]+", lock, re.M)))
         quality = [] if pgo else ["--no-pgo"]
         self._flags = _output([SCRIPTS / "build-cpython", "--print-flags", *quality])
@@ -192,7 +204,7 @@ class Plan:
 
     def environment(self, twin: str) -> Path:
         """Return the directory for `twin`'s environment,
-        named after interpreter and a hash of requirements.lock.
+        named after interpreter and a hash of requirements.lock, with "-cpu" if it has no CUDA.
         """
         facts = self.brought[twin]
         if facts:
@@ -440,7 +452,7 @@ def _missing(plan: Plan, names: Collection[str]) -> _Missing:
         environments,
         interpreters=[name for name in built if _is_missing(plan.interpreter(name))],
         source=bool(built) and _is_missing(plan.source),
-        cuda=_is_missing(plan.cuda),
+        cuda=plan.has_cuda and _is_missing(plan.cuda),
     )
 
 
@@ -491,7 +503,8 @@ class _Builder:
         ):
             self._progress = progress
             progress.say(
-                f"Building {title}: CPython {series()} {plan.origin()}; "
+                f"Building {title}: CPython {series()} {plan.origin()}"
+                f"{'' if plan.has_cuda else ', without CUDA'}; "
                 f"{total} steps; the result is kept in {plan.root}"
             )
             try:

@@ -96,6 +96,25 @@ def read_lock(path: Path) -> dict[str, str]:
     return pinned
 
 
+def is_without_cuda(installed: dict[str, str]) -> bool:
+    """True if the torch of these packages is built for CPUs alone, as with CUDA=no."""
+    return installed.get("torch", "").endswith("+cpu")
+
+
+def without_cuda(pinned: dict[str, str]) -> dict[str, str]:
+    """Return the versions for an environment that docker/install-packages made with CUDA=no, from
+    those of `read_lock`.
+    """
+    kept = {
+        name: version
+        for name, version in pinned.items()
+        if not name.startswith(("nvidia-", "cuda-"))
+    }
+    if "torch" in kept:
+        kept["torch"] += "+cpu"
+    return kept
+
+
 def _requirement_lines(text: str) -> Iterator[str]:
     """Yield the lines that begin with a requirement. Continuation lines,
     which hold the hashes, are indented.

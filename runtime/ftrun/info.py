@@ -178,6 +178,8 @@ class Printer:
                 f"built for CUDA {torch['built_for']}, sees "
                 f"{', '.join(torch['devices']) or 'no GPU'}"
             )
+            if torch["built_for"] is None:
+                cuda = "built for CPUs alone"
         self._line("torch", cuda)
         for remark in info["remarks"]:
             self._line("note", remark)
@@ -220,6 +222,8 @@ def collect(lock: Path | None, printer: Printer | None = None) -> dict:
     lock = lock or _default_lock()
     if lock:
         pinned = imports.read_lock(lock)
+        if imports.is_without_cuda(info["packages"]):
+            pinned = imports.without_cuda(pinned)
     else:
         info["remarks"].append(f"no lock file at {imports.DEFAULT_LOCK}: packages are not compared")
     info["lock"] = lock and str(lock)
@@ -338,9 +342,12 @@ def _finish(info: dict, options: argparse.Namespace) -> int:
         _print_problems(info["problems"])
         return 1
     if options.verify and not options.json:
-        print(
+        verified = (
             f"verified: {info['interpreter']['twin']} twin, {len(info['imports'])} locked packages"
         )
+        if imports.is_without_cuda(info["packages"]):
+            verified += ", without CUDA"
+        print(verified)
     return 0
 
 

@@ -29,6 +29,8 @@ def why_none() -> str | None:
 
     if device():
         return None
+    if torch.version.cuda is None:
+        return f"torch {torch.__version__} is built for CPUs alone (CUDA=no)"
     devices = environment.gpu()
     return devices["reason"] or (
         f"nvidia-smi shows {', '.join(devices['devices'])} with driver {devices['driver']}, but "

@@ -90,6 +90,10 @@ def without_nvimgcodec() -> str | None:
     with contextlib.suppress(ModuleNotFoundError):
         if importlib.util.find_spec("nvidia.nvimgcodec"):
             return None
+    import torch
+
+    if torch.version.cuda is None:
+        return "nvImageCodec is not installed in this twin, which was built without CUDA (CUDA=no)"
     return (
         "nvImageCodec is not installed in this twin: install docker/requirements.lock "
         "there, or use ./twins"
