@@ -370,7 +370,14 @@ def _downloaded(lock: int, say: Callable[[str], None], agreed: bool) -> Plan | N
     plan = Plan(True, downloaded=True)
     try:
         with sigterm_as_ctrl_c():
-            words = download.run(plan.download, series(), lock, _variables(plan), agreed)
+            words = download.run(
+                plan.download,
+                series(),
+                lock,
+                _variables(plan),
+                agreed,
+                probed=choice == "auto",
+            )
     except TwinsError as error:
         if choice == "download" or error.exit_code != 1:
             raise

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -35,7 +36,21 @@ def choice() -> str:
     return "source"
 
 
-def run(part: Path, series: str, lock: int, variables: dict[str, str], agreed: bool) -> str:
+def probe() -> None:
+    """Raise TwinsError if no place of the archives can be reached. Takes at most three seconds."""
+    done = subprocess.run([_SCRIPT, "--probe"], stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise TwinsError(done.stderr.strip().removeprefix(f"docker/{_SCRIPT.name}: "))
+
+
+def run(
+    part: Path,
+    series: str,
+    lock: int,
+    variables: dict[str, str],
+    agreed: bool,
+    probed: bool = False,
+) -> str:
     """Download both interpreters into `part` of the cache; return their version and release, in
     words. Raises TwinsError if that fails.
 
@@ -43,7 +58,10 @@ def run(part: Path, series: str, lock: int, variables: dict[str, str], agreed: b
         lock: file descriptor of the cache's lock, which the caller holds.
         variables: environment variables for the commands.
         agreed: True if missing system packages may be installed without asking.
+        probed: True if nothing is to be installed where no place of the archives can be reached.
     """
+    if probed:
+        probe()
     install = None
     if importlib.util.find_spec("ensurepip") is None:
         # without it Debian's python3 cannot make virtual environments

@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import socket
+import subprocess
 import tarfile
 import time
 from pathlib import Path
@@ -205,6 +206,23 @@ def test_a_server_that_never_answers(fetch, release):
         assert 2 < time.monotonic() - start < 15
 
 
+def test_where_no_place_answers_nothing_is_installed(tmp_path):
+    # A new network namespace has no network, and "no" is no Python that could install uv.
+    isolated = ["unshare", "--map-root-user", "--net"]
+    if subprocess.run([*isolated, "true"], stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("this user may make no network namespace")
+    script = CHECKOUT / "docker" / "download-cpython"
+    start = time.monotonic()
+    done = completed(
+        [*isolated, script, "3.13", tmp_path, "--from", "auto", "--python", "no"],
+        status=0,
+        env={"PATH": os.environ["PATH"]},
+    )
+    assert time.monotonic() - start < 10
+    assert done.stderr.endswith("neither releases.astral.sh nor github.com can be reached\n")
+    assert "are to be built from source" in done.stdout and not list(tmp_path.iterdir())
+
+
 @pytest.mark.slow
 def test_without_a_network_twins_are_built_from_source(twins, shell_with_uv, build_cache):
     variables = {
@@ -263,7 +281,7 @@ def choose(monkeypatch, tmp_path):
         store.finish(part, record)
 
     def run(names, choice, reachable=True, quality="any"):
-        def fetch(part, *arguments):
+        def fetch(part, *arguments, probed):
             if not reachable:
                 raise TwinsError("failed; its log:\nerror: x\n  cause: a\n  cause: no route")
             fill(part, {"version": "3.13.18", "release": RELEASE, "pgo": True})

@@ -1,10 +1,13 @@
 """FT_PYTHON and GIL_PYTHON: accepted, checked, used."""
 
+import hashlib
 import json
 import shutil
+import zipfile
 
 import pytest
 
+from tests.checkout import locked
 from tests.programs import completed
 
 pytestmark = pytest.mark.slow
@@ -95,6 +98,70 @@ def test_own_interpreter_is_used(small_copy, shell_environment, built, new_cache
     assert prefix.startswith(str(new_cache))
     assert not (new_cache / "ft-twins" / "interpreters").exists()
     assert run("true").stderr == ""
+
+
+@pytest.fixture
+def torch_index(small_copy, tmp_path):
+    """Make a package index with a wheel that has the locked torch's name and its version for CPUs
+    alone, and lock torch in `small_copy`. Returns the index's address. PyTorch's own index is not
+    reached everywhere.
+    """
+    version = f"{locked('torch')}+cpu"
+    folder = tmp_path / "index" / "torch"
+    folder.mkdir(parents=True)
+    metadata = f"torch-{version}.dist-info"
+    wheel = folder / f"torch-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("torch.py", "")
+        archive.writestr(
+            f"{metadata}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n"
+        )
+        archive.writestr(
+            f"{metadata}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        names = ("torch.py", f"{metadata}/METADATA", f"{metadata}/WHEEL", f"{metadata}/RECORD")
+        archive.writestr(f"{metadata}/RECORD", "".join(f"{name},,\n" for name in names))
+    with open(small_copy / "docker" / "requirements.lock", "a") as lock:
+        lock.write(f"torch=={locked('torch')} \\\n    --hash=sha256:{'0' * 64}\n")
+
+    def publish(digest):
+        link = wheel.name.replace("+", "%2B")
+        (folder / "index.html").write_text(f'<a href="{link}#sha256={digest}">{wheel.name}</a>')
+        return folder.parent.as_uri()
+
+    publish.digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    return publish
+
+
+def test_twins_without_cuda(small_copy, shell_environment, built, new_cache, torch_index):
+    variables = {
+        **shell_environment,
+        "FT_PYTHON": built("ft"),
+        "XDG_CACHE_HOME": str(new_cache),
+        "CUDA": "no",
+    }
+
+    def run(address, status):
+        code = (
+            "from importlib.metadata import distributions; "
+            "print(*(f'{d.name}=={d.version}' for d in distributions()))"
+        )
+        command = [small_copy / "twins", "exec", "ft", "python", "-c", code]
+        return completed(command, status, env={**variables, "TORCH_INDEX_URL": address})
+
+    # a wheel that is not the one of the index
+    done = run(torch_index("0" * 64), status=1)
+    assert "THESE PACKAGES DO NOT MATCH THE HASHES" in done.stderr
+    assert "TORCH_INDEX_URL names a mirror" in done.stderr
+    packages = run(torch_index(torch_index.digest), status=0).stdout.split()
+    assert f"torch=={locked('torch')}+cpu" in packages
+    assert not [package for package in packages if package.startswith("nvidia-")]
+    (environment,) = (new_cache / "ft-twins" / "environments").iterdir()
+    assert environment.name.endswith("-cpu")
+
+
+def test_cuda_is_yes_or_no(twins):
+    assert "CUDA=off: must be yes or no" in twins("exec", "ft", "true", CUDA="off", status=2).stderr
 
 
 def test_virtual_environment_of_another_python_is_no_twin(twins, tmp_path):

@@ -102,3 +102,11 @@ def test_images_are_pushed_without_a_tag_then_joined_and_tagged(release, twin, n
     tags = [f"{image}:{name}", f"{image}:{VERSION}-{name}", f"{image}:latest"]
     assert re.findall(r"--tag (\S+)", create) == tags
     assert create.endswith(f" {image}@sha256:123 {image}@sha256:abc")
+
+    calls.unlink()
+    variables["CUDA"] = "no"
+    completed([*publish, *build], 0, env=variables)
+    completed([*publish, *tag], 0, env=variables)
+    built, create, _ = calls.read_text().splitlines()
+    assert "--build-arg CUDA=no " in built
+    assert re.findall(r"--tag (\S+)", create) == [f"{tag}-cpu" for tag in tags]

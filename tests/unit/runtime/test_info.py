@@ -55,6 +55,19 @@ def test_verified(run_info, twin, tmp_path):
     assert status == 0 and f"verified: {twin} twin, 3 locked packages" in said, errors
 
 
+@pytest.mark.slow
+def test_without_cuda(run_info, twin, monkeypatch, tmp_path):
+    gpu = {"nvidia-cublas-cu12": "12.8.4.1", "cuda-bindings": "12.9.4"}
+    lock = lock_of(tmp_path / "lock", torch="2.10.0", **gpu, **installed("psutil"))
+    packages = {**installed("psutil"), "torch": "2.10.0+cpu"}
+    monkeypatch.setattr(env, "packages", lambda: packages)
+    status, said, errors = run_info("--verify", "--lock", lock)
+    assert status == 0 and "2 locked packages, without CUDA\n" in said, errors
+    packages["torch"] = "2.9.1+cpu"
+    status, _, errors = run_info("--verify", "--lock", lock)
+    assert status == 1 and "torch is 2.9.1+cpu, the lock says 2.10.0+cpu" in errors
+
+
 @pytest.mark.parametrize("delay, words", [("1000", "is 1000"), (None, "is not set: freed memory")])
 def test_the_delay_of_the_allocator_is_shown(run_info, twin, monkeypatch, tmp_path, delay, words):
     monkeypatch.delenv("MIMALLOC_PURGE_DELAY", raising=False)
