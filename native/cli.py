@@ -42,7 +42,7 @@ environment:
   PYTHON_FROM=download|source      where new interpreters come from: python-build-standalone, or compiled here
                                    (default: auto, downloaded where that is possible)
   PYTHON_SUITE=forky               another Debian suite as the source of CPython
-  CUDA=no                          twins with torch for CPUs alone, without CUDA and nvImageCodec: 5 GB less
+  CUDA=no                          twins with torch for CPUs alone, without CUDA and nvImageCodec: 7 GB less
   FT_PYTHON=... GIL_PYTHON=...     your own interpreters, of 3.13 or 3.14, instead of built ones
   CI=true                          as root at a terminal, install missing system packages without asking
   PYTHONPATH                       further modules; of Python's other variables, those that change what is
