@@ -48,29 +48,40 @@ def compose_configuration(engine, shell_environment):
 
 
 @pytest.fixture(scope="session")
-def images(engine, shell_environment, request):
-    """Both images, built from this checkout as `docker compose build` does:
-    {"ft": Image, "gil": Image}.
+def build(engine, shell_environment, request):
+    """Return ``build(service, ...)``, which builds the images of services from this checkout
+    as `docker compose build` does.
     """
-    log = CHECKOUT / "results" / "image-build.log"
-    # Print this, because a first build takes some fifteen minutes on two cores.
-    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        print(f"\nbuilding the images (log: {log})", flush=True)
-        with open(log, "wb") as output:
-            code = subprocess.run(
-                ["docker", "compose", "--progress", "plain", "build", "ft-bench", "gil-bench"],
-                cwd=CHECKOUT,
-                env=shell_environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                check=False,
-            ).returncode
-    if code:
-        pytest.fail(
-            f"docker compose build "
-            f"failed:\n{''.join(log.read_text(errors='replace').splitlines(True)[-40:])}"
-        )
+
+    def build(*services):
+        log = CHECKOUT / "results" / "image-build.log"
+        log.parent.mkdir(exist_ok=True)
+        # Print this, because a first build takes some fifteen minutes on two cores.
+        with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+            print(f"\nbuilding the images (log: {log})", flush=True)
+            with open(log, "wb") as output:
+                code = subprocess.run(
+                    ["docker", "compose", "--progress", "plain", "build", *services],
+                    cwd=CHECKOUT,
+                    env=shell_environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    check=False,
+                ).returncode
+        if code:
+            pytest.fail(
+                f"docker compose build "
+                f"failed:\n{''.join(log.read_text(errors='replace').splitlines(True)[-40:])}"
+            )
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def images(engine, build):
+    """Both images: {"ft": Image, "gil": Image}."""
+    build("ft-bench", "gil-bench")
     return {twin: engine.images.get(f"{twin}-env:latest") for twin in TWINS}
 
 

@@ -188,16 +188,20 @@ def typed(container, text):
 
 
 @pytest.mark.parametrize(
-    ("twin", "state"),
-    [("ft", "free-threaded build; the GIL is OFF"), ("gil", "with-GIL build; the GIL is ON")],
+    ("twin", "command", "state"),
+    [
+        ("ft", ["python"], "free-threaded build; the GIL is OFF"),
+        ("ft", None, "free-threaded build; the GIL is OFF"),
+        ("gil", ["python"], "with-GIL build; the GIL is ON"),
+    ],
 )
-def test_interactive_python_greets_and_is_plain_otherwise(start, twin, state):
-    container = start(twin, ["python"], tty=True, stdin_open=True)
+def test_interactive_python_greets_and_is_plain_otherwise(start, twin, command, state):
+    container = start(twin, command, tty=True, stdin_open=True)
     shown = typed(container, "print(6 * 7)\nexit()\n")
     # What was typed before the prompt is echoed by the terminal, wherever the output then is: only
     # the order of the lines that Python wrote is fixed.
     greeting = next(line for line in shown.splitlines() if line.startswith("ft-env: CPython 3."))
-    assert state in greeting
+    assert f"{state}; with PyTorch {locked('torch')}, " in greeting
     assert re.search(r"^Python 3\.", shown.partition(greeting)[2], re.MULTILINE)
     assert "42" in shown.partition(greeting)[2].splitlines()
 

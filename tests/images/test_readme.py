@@ -54,6 +54,11 @@ NOT_RUN = {
     "torchrun --nproc-per-node 4 -m ftloader train.py": (
         "programs of the reader's; tests/unit/loader/drop_in runs some like them"
     ),
+    "docker compose up notebook": "it does not end; tests/images/test_notebook.py starts it",
+    "./twins exec ft docker/install-notebook python results/notebook\n"
+    "PYTHONPATH=$(echo $PWD/results/notebook/lib/*/site-packages) ./twins exec ft python -m jupyterlab": (
+        "it does not end; tests/native/test_notebook.py installs the same"
+    ),
     "./twins exec gil python -m pip install --target other-torch torch\n"
     "PYTHONPATH=$PWD/other-torch ./twins exec gil python -m pytest tests/unit/loader "
     "tests/conformance": ("it downloads gigabytes"),
