@@ -20,8 +20,8 @@ def importable(*more: object) -> str:
     )
 
 
-def locked(name: str) -> str:
-    """Return the version of a package in docker/requirements.lock."""
-    lock = (CHECKOUT / "docker" / "requirements.lock").read_text()
-    (version,) = re.findall(rf"^{re.escape(name)}==([^ ]+)", lock, re.MULTILINE)
+def locked(name: str, lock: str = "requirements.lock") -> str:
+    """Return the version of a package in a lock file of docker/."""
+    text = (CHECKOUT / "docker" / lock).read_text()
+    (version,) = re.findall(rf"^{re.escape(name)}==([^ ]+)", text, re.MULTILINE)
     return version

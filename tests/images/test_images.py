@@ -219,6 +219,13 @@ def test_stops_when_asked_to(start, command):
     assert container.wait()["StatusCode"] != 128 + signal.SIGKILL
 
 
+def test_without_a_notebook_server_it_says_how_to_get_one(run):
+    with pytest.raises(docker.errors.ContainerError) as failure:
+        run("ft", ["notebook"])
+    assert failure.value.exit_status == 2
+    assert b"docker compose up notebook" in failure.value.stderr
+
+
 def test_orphans_are_reaped(start):
     container = start("ft", ["bash", "-c", "(sleep 0.1 &) ; exec sleep 1000"])
     time.sleep(2)

@@ -1,5 +1,6 @@
 """The services notebook and gil-notebook, as a user starts and uses them."""
 
+import contextlib
 import json
 import os
 import re
@@ -64,6 +65,10 @@ class Server:
         address = re.match("http://[^/]+", self.url)[0] + path
         return urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=60)
 
+    def answers(self):
+        with contextlib.suppress(OSError):
+            return self.get("/api/kernels", self.token).status == 200
+
 
 @pytest.fixture(scope="session")
 def notebook_images(build):
@@ -73,6 +78,8 @@ def notebook_images(build):
 @pytest.fixture
 def serve(engine, notebook_images, shell_environment, tmp_path):
     """Return ``serve(service, owner)``: start a service whose /code belongs to this user id."""
+    # The profile, so that the end finds these services.
+    shell_environment = {**shell_environment, "COMPOSE_PROFILES": "notebook"}
     project = Project(tmp_path, shell_environment)
 
     def serve(service, owner):
@@ -92,7 +99,9 @@ def serve(engine, notebook_images, shell_environment, tmp_path):
             container.logs().decode()
         )
         shown = re.search(address, container.logs().decode())
-        return Server(container, shown[0], shown[1])
+        server = Server(container, shown[0], shown[1])
+        assert wait_until(server.answers, 120), container.logs().decode()
+        return server
 
     yield serve
     project.down()

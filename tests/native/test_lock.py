@@ -13,6 +13,11 @@ from tests.checkout import CHECKOUT, locked
 from tests.programs import completed
 
 DOCKER = CHECKOUT / "docker"
+BUILT = {"requirements.lock": (), "notebook.lock": ("pyyaml", "tornado")}
+"""The lock files of the environments, with the packages
+that are built from source, because 3.13t has no wheel of them.
+"""
+each_lock = pytest.mark.parametrize("lock", BUILT)
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +42,9 @@ def uv(tmp_path_factory):
 @pytest.mark.parametrize("platform", ["x86_64-manylinux_2_28", "aarch64-manylinux_2_28"])
 @pytest.mark.parametrize("version", ["3.13", "3.14"])
 @pytest.mark.parametrize("twin", ["ft", "gil"])
+@each_lock
 @pytest.mark.slow
-def test_wheels_exist_for_every_pin(output_of, uv, twin, version, platform, tmp_path):
+def test_wheels_exist_for_every_pin(output_of, uv, lock, twin, version, platform, tmp_path):
     # uv takes the ABI, free-threaded or not, from the interpreter, and the version from the option.
     # So two interpreters stand for four. Only metadata is downloaded.
     python = output_of(twin, "import sys; print(sys.executable)")
@@ -48,26 +54,30 @@ def test_wheels_exist_for_every_pin(output_of, uv, twin, version, platform, tmp_
         "--no-config",
         "--no-deps",
         "--require-hashes",
-        "--no-build",
+        "--only-binary=:all:",
+        *(f"--no-binary={name}" for name in BUILT[lock]),
         "--target",
         tmp_path,
     ]
-    done = completed(
-        [uv, "pip", "install", *which, *how, "-r", DOCKER / "requirements.lock"], status=0
-    )
-    assert f"torch=={locked('torch')}" in done.stderr + done.stdout
+    done = completed([uv, "pip", "install", *which, *how, "-r", DOCKER / lock], status=0)
+    some = {"requirements.lock": "torch", "notebook.lock": "ipykernel"}[lock]
+    assert f"{some}=={locked(some, lock)}" in done.stderr + done.stdout
 
 
+@each_lock
 @pytest.mark.slow
-def test_no_locked_wheel_says_that_it_needs_the_gil():
+def test_no_locked_wheel_says_that_it_needs_the_gil(lock):
     # Of the wheels that an installer may take by the lock's hashes, their directories and extension
     # modules are fetched. NVIDIA's other packages hold CUDA's libraries, which know nothing of
     # Python.
     packages = [
         package
-        for package in read([str(DOCKER / "requirements.lock")]).locked
-        if not package.requirement.name.startswith("nvidia-")
-        or "nvimgcodec" in package.requirement.name
+        for package in read([str(DOCKER / lock)]).locked
+        if package.requirement.name not in BUILT[lock]
+        and (
+            not package.requirement.name.startswith("nvidia-")
+            or "nvimgcodec" in package.requirement.name
+        )
     ]
     assert len(packages) > 40 and all(package.hashes for package in packages)
     with ThreadPoolExecutor(8) as pool:
