@@ -59,11 +59,10 @@ VARIANTS = {
         # The same pipeline; spdl.io decodes a batch.
         Variant("spdl-io", "spdl-io threads", ("spdl-core", "spdl-io"), queued_per_worker=2),
         Variant("loop", "loop threads without a loader"),
-        # The user's command (--command).
-        Variant("command", "runs"),
-        # These load nothing (ftbench.scenarios.contention).
+        # These load nothing (ftbench.scenarios.contention, and the user's command).
         Variant("bare-thread", "bare threads"),
         Variant("bare-process", "bare processes"),
+        Variant("bare-command", "runs"),
     )
 }
 

@@ -73,7 +73,7 @@ class Look:
 # since there are only eight hatchings.
 LOOKS: dict[str, Look] = {}
 for _variants, _look in {
-    ("loader-thread", "bare-thread", "command"): Look("", "-", "o"),
+    ("loader-thread", "bare-thread", "bare-command"): Look("", "-", "o"),
     ("loader-process", "bare-process"): Look("///", (0, (4, 2)), "s"),
     ("loader-decode", "loader-stack", "loader-copies"): Look("++", (0, (7, 2)), "*"),
     ("torch-process", "loader-spawn"): Look("xx", (0, (1, 1.5)), "X"),

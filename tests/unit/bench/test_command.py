@@ -83,9 +83,9 @@ def test_every_configuration_is_compared_in_every_case():
     assert len(candidates) == 6
     pairs = {(pair.kind, pair.numerator, pair.denominator) for pair in plan.pairs(candidates)}
     for case in ("1", "2"):
-        gil, ft_gil, ft = (f"{name}/command/0@{case}" for name in ("gil", "ft-gil", "ft"))
+        gil, ft_gil, ft = (f"{name}/bare-command/0@{case}" for name in ("gil", "ft-gil", "ft"))
         assert pairs >= {("total", ft, gil), ("step", ft_gil, gil), ("step", ft, ft_gil)}
-    assert ("scaling", "ft/command/0@2", "ft/command/0@1") in pairs
+    assert ("scaling", "ft/bare-command/0@2", "ft/bare-command/0@1") in pairs
 
 
 def test_long_commands_have_one_turn_in_a_trial():
@@ -230,7 +230,7 @@ def test_a_real_run(bench, run_bench, twin, tmp_path):
     (measured,) = record.scenarios
     configs = ["ft-gil", "ft"] if twin == "ft" else ["gil"]
     assert {c.key for c in measured.candidates} == {
-        f"{config}/command/0@{n}" for config in configs for n in (1, 2)
+        f"{config}/bare-command/0@{n}" for config in configs for n in (1, 2)
     }
     for trial in (trial for finished in measured.rounds for trial in finished.trials):
         assert trial.samples == len(trial.turn_seconds) == len(trial.turn_loads) > 1
