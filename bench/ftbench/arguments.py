@@ -115,8 +115,8 @@ HELP = {
         "end early once every step's throughput is known to so much, up and down (default: 5%%)"
     ),
     "--workers": (
-        "numbers of workers; with --ranks, of each rank (default: 1, 2, 4, ... CPUs, which "
-        "ranks share out)"
+        "numbers of workers, 0 for a loop that loads by itself; with --ranks, of each rank "
+        "(default: 1, 2, 4, ... CPUs, which ranks share out)"
     ),
     "--ranks": "processes that load together, as on a node with N GPUs: each trial is a torchrun "
     "job of N ranks, each with its own loader and its share of the batches (default: 1, without "
@@ -187,7 +187,7 @@ def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParse
     add("--rounds", type=positive, metavar="N")
     add("--budget", type=number("a number of seconds (1 or more)", 1, 1e6), metavar="SECONDS")
     add("--precision", type=_percent, default=PRECISION, metavar="PERCENT")
-    add("--workers", type=_workers, metavar="1,2,4")
+    add("--workers", type=_workers, metavar="0,1,2,4")
     add("--ranks", type=whole(1, 1024), default=1, metavar="N")
     add("--batch-size", type=positive, metavar="N")
     add("--configs", type=configurations, default=CONFIGS, metavar=",".join(CONFIGS))
@@ -370,12 +370,12 @@ def _parameter(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _workers(text: str) -> list[int]:
-    counts = {
-        number("a positive whole number", 1, 1_000_000, int)(part) for part in text.split(",")
-    }
-    if max(counts) > 1024:
+    counts = sorted({number("a whole number", 0, 1_000_000, int)(part) for part in text.split(",")})
+    if counts[-1] > 1024:
         raise argparse.ArgumentTypeError("more than 1024 workers")
-    return sorted(counts)
+    if not counts[-1]:
+        raise argparse.ArgumentTypeError("0 workers alone leave nothing to compare: 0,1,2 does")
+    return counts
 
 
 def choose_scenarios(names: list[str]) -> tuple:
@@ -615,9 +615,11 @@ def _runs_stress(given: argparse.Namespace) -> bool:
 
 
 def _check_use(given: argparse.Namespace, scenarios: tuple[Scenario, ...]) -> None:
-    """Raise UsageError if --data cannot be read, or
-    if no scenario has a use for --data or --batch-size.
+    """Raise UsageError if --data cannot be read, if no scenario has a use for --data or
+    --batch-size, or if a scenario cannot do without workers.
     """
+    if 0 in (given.workers or ()):
+        _check_without_workers(scenarios)
     if given.data and not given.data.is_dir():
         state = "is not a directory" if given.data.exists() else "does not exist"
         raise UsageError(f"--data {given.data} {state}: name a directory that holds images")
@@ -628,6 +630,16 @@ def _check_use(given: argparse.Namespace, scenarios: tuple[Scenario, ...]) -> No
     if given.batch_size and not any(s.batched for s in scenarios):
         raise UsageError(
             f"--batch-size is for what loads batches; {scenarios[0].name} loads nothing"
+        )
+
+
+def _check_without_workers(scenarios: tuple[Scenario, ...]) -> None:
+    """Raise UsageError if one of the scenarios cannot be measured without workers."""
+    if unable := next((s for s in scenarios if s.needs_workers), None):
+        able = dict.fromkeys(s.group or s.name for s in SCENARIOS.values() if not s.needs_workers)
+        raise UsageError(
+            f"--workers 0 is for a loop that loads by itself, and {unable.name} needs workers: "
+            f"{unable.needs_workers}. These do without: {', '.join(able)}, --dataset"
         )
 
 

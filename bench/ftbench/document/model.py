@@ -59,7 +59,7 @@ class Options:
     data: A[str | None, "--data, user-supplied images; null for generated ones"] = None
     rounds: A[int | None, "--rounds, null for as many as fit"] = None
     budget: A[float, "seconds for the whole run"]
-    workers: A[list[Whole] | None, "--workers, null for each scenario's own"] = None
+    workers: A[list[Count] | None, "--workers, null for each scenario's own"] = None
     ranks: A[int | None, {"minimum": 2}, "--ranks, left out for 1"] = None
     batch_size: A[int | None, "--batch-size, null for each scenario's own"] = None
     configs: A[list[Config], "configurations that were measured"]

@@ -15,6 +15,8 @@ from typing import Annotated
 from ftrun.configurations import CONFIGURATIONS
 
 CONFIGS = tuple(CONFIGURATIONS)
+SERIAL = "serial"
+"""Name of the variant without workers: the training loop loads by itself."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ VARIANTS = {
         # Collates a batch after its last sample, as torch does.
         Variant("loader-stack", "loader threads that stack"),
         Variant("loader-decode", "loader threads with ftloader.decode"),
-        Variant("serial", "no workers"),
+        Variant(SERIAL, "no workers"),
         Variant("torch-process", "torch DataLoader processes", processes=True),
         # The mapper and the prefetcher each hold two batches a worker.
         Variant("nodes-thread", "torchdata.nodes threads", ("torchdata",), queued_per_worker=2),

@@ -12,7 +12,15 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
 
-from ftbench.plan.candidates import CONFIGS, Candidate, Pair, Ranking, by_key, in_order
+from ftbench.plan.candidates import (
+    CONFIGS,
+    SERIAL,
+    Candidate,
+    Pair,
+    Ranking,
+    by_key,
+    in_order,
+)
 from ftbench.plan.case import Case
 
 IMPORTANCE, COUNT, CASE = "importance", "count", "case"
@@ -123,8 +131,13 @@ class ComparisonPlan:
         return self.comparisons
 
     def ranked(self, configs: Iterable[str], workers: Iterable[int], quick: bool) -> Ranking:
-        """Return the candidates to measure, sorted by drop rank."""
-        counts = sorted(set(workers), reverse=True)
+        """Return the candidates to measure, sorted by drop rank.
+
+        With 0 among the numbers of workers, each configuration that is measured is also measured
+        without workers, in each case.
+        """
+        numbers = set(workers)
+        counts = sorted(numbers - {0}, reverse=True)
         cases = self._case_names(quick)
         keys: dict[Candidate, tuple[int, ...]] = {}
         for position, comparison in enumerate(self._measured(configs, quick)):
@@ -134,6 +147,9 @@ class ComparisonPlan:
             ):
                 for candidate, key in self._keys(side, count, importance, counts, cases):
                     keys[candidate] = min(key, keys.get(candidate, key))
+        if 0 in numbers:
+            for candidate, key in self._without_workers(keys, cases):
+                keys.setdefault(candidate, key)
         ordered = sorted(set(keys.values()))
         ranked = Ranking((ordered.index(key), candidate) for candidate, key in keys.items())
         ranked.sort(key=itemgetter(0))
@@ -178,6 +194,21 @@ class ComparisonPlan:
         for position, case in enumerate(cases):
             rank[CASE] = position
             yield side.candidate(count, case), tuple(rank[criterion] for criterion in self.order)
+
+    def _without_workers(
+        self, candidates: Iterable[Candidate], cases: list[str]
+    ) -> list[tuple[Candidate, tuple[int, ...]]]:
+        """Return [(candidate without workers, criteria for dropping it), ...] for each
+        configuration of *candidates* in each case.
+        """
+        configs, _ = configs_and_counts(candidates)
+        keys = []
+        for config, (position, case) in itertools.product(in_order(configs), enumerate(cases)):
+            # An end of the curve, as the fewest workers are.
+            rank = {IMPORTANCE: 1, COUNT: 1, CASE: position}
+            key = tuple(rank[criterion] for criterion in self.order)
+            keys.append((Candidate(config, SERIAL, 0, case), key))
+        return keys
 
     def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
         """Return the pairs among the candidates, ordered by comparison, number of workers (highest

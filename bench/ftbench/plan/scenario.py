@@ -109,6 +109,8 @@ class Scenario:
     """True if the scenario loads batches, so that --batch-size applies."""
     one_rank: str = ""
     """Reason why several ranks (--ranks) cannot measure this scenario; "" if they can."""
+    needs_workers: str = ""
+    """Reason why it cannot be measured without workers (--workers 0); "" if it can."""
 
     @property
     def takes_data(self) -> bool:

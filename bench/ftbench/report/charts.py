@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from ftbench.document.model import MeasuredScenario
-from ftbench.plan.candidates import VARIANTS
+from ftbench.plan.candidates import SERIAL, VARIANTS
 from ftbench.plan.metrics import METRICS, Metric, of_scenario
 from ftbench.report import courses, run_words, style, tables, verdict_words
 from ftbench.report.draw import MOST_FACETS, Chart, Curves, Line, Row, Rows
@@ -194,12 +194,32 @@ def _lines(
         x = places.get(candidate.case, candidate.workers)
         point = x, m.typical, m.low, m.high, _hover(scenario, metric, m)
         points[candidate.config, candidate.variant].append(point)
+    if not places:
+        points = _from_zero(points)
     lines = []
     for (config, variant), of_line in points.items():
         label = run_words.label(config, variant)
         columns = zip(*sorted(of_line), strict=True)
         lines.append(Line(config, variant, label, *columns))
     return lines
+
+
+def _from_zero(
+    points: Mapping[tuple[str, str], list[tuple]],
+) -> dict[tuple[str, str], list[tuple]]:
+    """Return the points of curves over the number of workers, by (configuration, variant).
+
+    Each curve begins with its configuration's point without workers, if there is one. That point is
+    a curve by itself only where its configuration has no other.
+    """
+    with_workers = {line: of_line for line, of_line in points.items() if line[1] != SERIAL}
+    joined = {
+        (config, variant): [*points.get((config, SERIAL), ()), *of_line]
+        for (config, variant), of_line in with_workers.items()
+    }
+    configs = {config for config, _ in with_workers}
+    alone = {line: of_line for line, of_line in points.items() if line[0] not in configs}
+    return joined | alone
 
 
 def _ideal_curve(

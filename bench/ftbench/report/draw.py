@@ -372,11 +372,15 @@ class Line:
             style.hover(point, text)
 
     def _draw_ranges(self, axes: Axes) -> None:
+        if self.low == self.high:
+            return
         ranges, colour = (self.x, self.low, self.high), self.look["color"]
-        if len(self.x) <= MOST_MARKS:
-            axes.vlines(*ranges, color=colour, linewidth=1.5)
-        elif self.low != self.high:
+        if len(self.x) > MOST_MARKS:
             axes.fill_between(*ranges, color=colour, alpha=0.18, linewidth=0)
+            return
+        axes.vlines(*ranges, color=colour, linewidth=1.5)
+        for ends in (self.low, self.high):
+            axes.plot(self.x, ends, "_", color=colour, markersize=7)
 
 
 @dataclass(frozen=True)

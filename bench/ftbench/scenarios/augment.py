@@ -2,8 +2,8 @@
 1, ... worker threads or processes.
 
 Light augmentation is a random crop. Heavy augmentation adds a random affine map, blur, colours,
-noise and erasing. All random numbers come from ftloader.sample_rng, so every candidate does the
-same work and gives the same bits.
+noise and erasing. All are torchvision's. All random numbers come from ftloader.sample_rng, so every
+candidate does the same work and gives the same bits.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ftbench.measure import epochs
+from ftbench.plan.candidates import SERIAL
 from ftbench.plan.case import Amount, Case
 from ftbench.plan.comparisons import FT, GIL, OURS, Comparison, Side, grid
 from ftbench.plan.scenario import Scenario, Task, Turns
@@ -22,12 +23,12 @@ SEED = 20261121
 
 def _workers_bring(side: Side) -> Comparison:
     """Return the comparison of *side* with loading without workers. Quick runs make it only if
-    *side* is FT or GIL.
+    *side* is FT or GIL, with the most and the fewest workers.
     """
-    none = Side(side.config, "serial", workers=0)
+    none = Side(side.config, SERIAL, workers=0)
     gain = Comparison(side, none, why="what workers bring", every_count=True, first_only=True)
     if side in (FT, GIL):
-        return replace(gain, kind="headline", importance=0)
+        return replace(gain, kind="headline", importance=0, quick="ends")
     return replace(gain, importance=4 if side.config == "ft-gil" else 2, quick="")
 
 
@@ -41,9 +42,13 @@ def dataset(task: Task) -> Any:
 def measure(task: Task) -> Turns:
     """Seed torch's generator, from which loaders draw their base seed,
     and measure as ftbench.measure.epochs does.
+
+    Each of torch's operations uses one thread, in workers and without them.
     """
     import torch
 
+    # As workers have it: threads of torch would do a part of the work without workers, too.
+    torch.set_num_threads(1)
     torch.manual_seed(SEED)
     return epochs.measure(task)
 
@@ -56,8 +61,8 @@ CASES = (
 SCENARIO = Scenario(
     name="augment",
     question="When do workers pay for light and for heavy augmentation?",
-    description="JPEG decoding with Pillow, then random augmentation to 224x224 float32: light is "
-    "a crop; heavy is an affine map, a crop, blur, colours, noise and erasing",
+    description="JPEG decoding with Pillow, then random augmentation with torchvision to 224x224 "
+    "float32: light is a crop; heavy is an affine map, a crop, blur, colours, noise and erasing",
     sample_bytes=3 * SIDE * SIDE * 4,
     source="images",
     dataset=dataset,

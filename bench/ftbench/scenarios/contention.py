@@ -263,4 +263,5 @@ SCENARIO = Scenario(
     workers=lambda cpus: worker_counts(cpus)[1:] or [1],
     batched=False,
     one_rank="it loads nothing",
+    needs_workers="it loads nothing",
 )

@@ -245,4 +245,5 @@ SCENARIO = of_images(
     # One CPU is left to the training loop.
     workers=lambda cpus: [max(1, cpus - 1)],
     one_rank="it times the steps of one training loop",
+    needs_workers="it loads while the loop's steps run",
 )

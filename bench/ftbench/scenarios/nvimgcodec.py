@@ -244,6 +244,7 @@ _scenario = functools.partial(
     # each turn makes a CUDA context for each process: on 16 cores, a round took 90 s
     quick_workers=4,
     one_rank="all its workers use one GPU",
+    needs_workers="it times the first image of each worker",
 )
 
 SCENARIOS = (

@@ -17,6 +17,7 @@ from ftbench.measure import checksums
 from ftbench.measure.gpu import where_trained
 from ftbench.measure.loaders import open_loader
 from ftbench.measure.neighbours import alternate, condition_ratios
+from ftbench.plan.candidates import SERIAL
 from ftbench.plan.case import Amount, Case
 from ftbench.plan.comparisons import Comparison, Side, grid
 from ftbench.plan.scenario import Task, Turns
@@ -146,11 +147,11 @@ CASES = (EQUAL, LESS, MORE)
 def _without_workers(case: Case, importance: int, quick: str = "") -> Iterator[Comparison]:
     """Yield for reference what loads without workers: a step has to take the sum."""
     for config in ("gil", "ft"):
-        side = Side(config, "serial", 0, case.name)
+        side = Side(config, SERIAL, 0, case.name)
         yield Comparison(side, importance=importance, quick=quick)
 
 
-SERIAL = (
+REFERENCES = (
     *_without_workers(EQUAL, importance=0, quick="most"),
     *_without_workers(LESS, importance=9),
     *_without_workers(MORE, importance=9),
@@ -164,7 +165,7 @@ SCENARIO = of_images(
     measure=measure,
     metrics=("step_over_max", "step_over_sum"),
     # Where loading and training take equally long, max and sum differ most.
-    plan=replace(grid(CASES, more=SERIAL, quick=""), quick_cases=(EQUAL.name,)),
+    plan=replace(grid(CASES, more=REFERENCES, quick=""), quick_cases=(EQUAL.name,)),
     inside=True,
     case_axis="time of training / of loading",
     full=Amount(batch_size=32, batches_per_worker=10, turns=4, seconds=600),

@@ -115,7 +115,13 @@ def test_a_python_without_the_packages(refused, twin, tmp_path):
             ["contention", "--batch-size", "8"],
             "--batch-size is for what loads batches; contention loads nothing",
         ),
-        (["--workers", "0"], "'0' is not a positive whole number"),
+        (["--workers", "-1"], "'-1' is not a whole number"),
+        (["--workers", "0"], "0 workers alone leave nothing to compare: 0,1,2 does"),
+        (
+            ["augment", "interference", "--workers", "0,1"],
+            "interference needs workers: it loads while the loop's steps run. These do without: "
+            "pillow, text, augment, raw, ",
+        ),
         (["--workers", "2,x"], "'x'"),
         (["--batch-size", "-1"], "positive whole number"),
         *(
@@ -258,6 +264,7 @@ def test_options_may_stand_among_scenarios():
         ["pillow"],
         [1, 4],
     )
+    assert parse(["augment", "--workers", "2,0,1"]).workers == [0, 1, 2]
     assert [s.name for s in parse(["pillow", "pillow"]).scenarios] == ["pillow"]
     assert [s.name for s in parse([]).scenarios] == ["pillow", "text"]
     assert (parse([]).precision, parse(["--precision", "7.5%"]).precision) == (0.05, 0.075)

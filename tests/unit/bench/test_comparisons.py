@@ -2,7 +2,15 @@
 
 import pytest
 
-from ftbench.plan.candidates import CONFIGS, Candidate, Ranking, listed, reduce, worker_counts
+from ftbench.plan.candidates import (
+    CONFIGS,
+    SERIAL,
+    Candidate,
+    Ranking,
+    listed,
+    reduce,
+    worker_counts,
+)
 from ftbench.plan.case import Case
 from ftbench.plan.comparisons import (
     EFFECT_OF_THE_GIL,
@@ -76,6 +84,21 @@ def test_every_count_if_asked_for_and_the_ends_of_the_curve_longest():
         "8@a",
         "2@a",
     ]
+
+
+@pytest.mark.parametrize("plan", [PLAN, SCENARIOS["pillow"].plan, SCENARIOS["augment"].plan])
+@pytest.mark.parametrize("quick", [False, True])
+def test_no_workers_are_measured_if_asked_for_and_kept_as_long_as_one_worker(plan, quick):
+    before, ranked = (plan.ranked(CONFIGS, counts, quick) for counts in ([1, 2, 4], [0, 1, 2, 4]))
+    configs, cases = ({getattr(c, name) for _, c in before} for name in ("config", "case"))
+    without = {c.key for _, c in ranked if c.workers == 0}
+    assert without == {Candidate(a, SERIAL, 0, b).key for a in configs for b in cases}
+    assert keys(before) == keys(ranked) - (without - keys(before))
+    assert plan.pairs(c for _, c in before) == plan.pairs(
+        c for _, c in ranked if c.key in keys(before)
+    )
+    last = max(rank for rank, c in ranked if c.workers == 0 and c.case == plan.cases[0].name)
+    assert all(rank >= last for rank, c in ranked if c.workers == 2 and not quick)
 
 
 @pytest.mark.parametrize("configs", [("gil",), ("ft",), ("ft-gil",), ("ft-gil", "ft")])

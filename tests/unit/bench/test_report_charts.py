@@ -103,6 +103,36 @@ def test_many_numbers_of_workers_under_cases_become_a_chart_for_each(many):
         assert chart.picture.ideal == [(1, one), (2, 2 * one), (4, 4 * one)]
 
 
+def test_curves_over_workers_begin_without_workers(many):
+    like = many.results.scenarios[0]
+    record = documents.scenario(like, "from-zero", documents.WORK, "work", workers=(0, 1, 2))
+    for chart, case in zip(charts.charts(analysed(many, record)), documents.WORK, strict=False):
+        assert chart.picture.marks == {0: "0", 1: "1", 2: "2"}
+        means = {m.candidate.key: m.typical for m in tables.candidates(record, "throughput")}
+        lines = chart.picture.lines
+        assert len(lines) == 6 and all(list(line.x) == [0, 1, 2] for line in lines)
+        for line in lines:
+            keys = [
+                f"{line.config}/serial/0",
+                *(f"{line.config}/{line.variant}/{n}" for n in (1, 2)),
+            ]
+            assert list(line.y) == [means[f"{key}@{case.name}"] for key in keys]
+
+
+def test_a_configuration_measured_only_without_workers_keeps_its_point(many):
+    like = many.results.scenarios[0]
+    record = documents.scenario(like, "point", workers=(0, 1, 2))
+    record.candidates = [c for c in record.candidates if c.config == "ft" or not c.workers]
+    record.pairs = []
+    first = charts.charts(analysed(many, record))[0]
+    assert {(line.config, line.variant) for line in first.picture.lines} == {
+        ("gil", "serial"),
+        ("ft-gil", "serial"),
+        ("ft", "loader-thread"),
+        ("ft", "loader-process"),
+    }
+
+
 @pytest.mark.parametrize(
     "value, unit, wanted",
     [
