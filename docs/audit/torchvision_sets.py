@@ -1,9 +1,8 @@
 """Datasets and transforms of torchvision.
 
-./twins exec ft pip install --target packages --no-deps torchvision==0.25.0     # the one for the locked torch
-PYTHONPATH=packages ./twins audit docs/audit/torchvision_sets.py:folder
-PYTHONPATH=packages ./twins audit docs/audit/torchvision_sets.py:augmented
-PYTHONPATH=packages ./twins audit docs/audit/torchvision_sets.py:fake
+./twins audit docs/audit/torchvision_sets.py:folder
+./twins audit docs/audit/torchvision_sets.py:augmented
+./twins audit docs/audit/torchvision_sets.py:fake
 """
 
 import tempfile

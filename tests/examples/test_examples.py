@@ -5,6 +5,7 @@ import re
 import sys
 
 import pytest
+from PIL import Image
 
 from ftrun.errors import OverlayError
 from ftrun.inline_metadata import dependencies
@@ -151,6 +152,16 @@ def test_how_many_workers(run):
     rates = dict(re.findall(r'^num_workers="?(\w+)"?: (\d+) samples/s', printed, re.M))
     assert [*rates] == ["1", "2", "4", "8", "16", "32", "auto"]
     assert int(rates["8"]) > int(rates["1"]), "samples that wait gain from more threads"
+
+
+def test_loading_time(run, tmp_path):
+    lines = run("loading_time.py").splitlines()
+    times = [
+        float(re.fullmatch(r"num_workers=\d: ([\d.]+) s \+- [\d.]+ s", line)[1]) for line in lines
+    ]
+    assert len(times) == 3 and all(times)
+    with Image.open(tmp_path / "loading_time.png") as picture:
+        assert picture.format == "PNG" and len(picture.convert("RGB").getcolors(1 << 24)) > 2
 
 
 def test_threads_or_processes(run):

@@ -1,13 +1,16 @@
 # /// script
 # dependencies = ["torchvision==0.25.0"]
 # ///
-"""torchvision: folders of images, both families of transforms, and transforms of whole batches."""
+"""torchvision: folders of images, both families of transforms, transforms of whole batches, and the
+training of a classifier as in torchvision's references/classification/train.py.
+"""
 
 import numpy as np
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, default_collate
-from torchvision import datasets, transforms, tv_tensors
+from torch import nn
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, default_collate
+from torchvision import datasets, models, transforms, tv_tensors
 from torchvision.transforms import v2
 
 
@@ -94,3 +97,41 @@ def program_batch_transforms(folder):
         collate_fn=lambda samples: mix(*default_collate(samples)),
     )
     return [[list(pixels.shape), labels.sum().item() > 3.99] for pixels, labels in loader]
+
+
+def program_classification_reference(folder):
+    # Without random transforms, whose numbers depend on the workers (program_random_transforms).
+    torch.manual_seed(1)
+    preset = v2.Compose(
+        [
+            v2.Resize(36),
+            v2.CenterCrop(32),
+            v2.PILToTensor(),
+            v2.ToDtype(torch.float32, scale=True),
+            v2.Normalize(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
+            v2.ToPureTensor(),
+        ]
+    )
+    dataset = datasets.ImageFolder(images(folder), preset)
+    train, test = (
+        DataLoader(dataset, batch_size=8, sampler=sampler(dataset), num_workers=2)
+        for sampler in (RandomSampler, SequentialSampler)
+    )
+    model = models.get_model("resnet18", weights=None, num_classes=len(dataset.classes))
+    criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.1)
+    losses = []
+    for _epoch in range(2):
+        model.train()
+        for image, target in train:
+            loss = criterion(model(image), target)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        scheduler.step()
+        model.eval()
+        with torch.inference_mode():
+            losses += [criterion(model(image), target).item() for image, target in test]
+    return losses
