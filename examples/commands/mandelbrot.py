@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-SIZE, STEPS = 240, 200
+SIZE, STEPS = 160, 200
 
 
 def row(y: int) -> int:

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-TASKS = 96
+TASKS = 32
 ROWS = [
     {"name": f"item {number}", "value": number * 1.5, "tags": ["a", "b"]} for number in range(2000)
 ]

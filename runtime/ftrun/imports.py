@@ -110,8 +110,8 @@ def without_cuda(pinned: dict[str, str]) -> dict[str, str]:
         for name, version in pinned.items()
         if not name.startswith(("nvidia-", "cuda-"))
     }
-    if "torch" in kept:
-        kept["torch"] += "+cpu"
+    for name in kept.keys() & {"torch", "torchvision"}:
+        kept[name] += "+cpu"
     return kept
 
 

@@ -102,35 +102,42 @@ def test_own_interpreter_is_used(small_copy, shell_environment, built, new_cache
 
 @pytest.fixture
 def torch_index(small_copy, tmp_path):
-    """Make a package index with a wheel that has the locked torch's name and its version for CPUs
-    alone, and lock torch in `small_copy`. Returns the index's address. PyTorch's own index is not
-    reached everywhere.
+    """Make a package index with wheels that have the names of the locked torch and torchvision, and
+    their versions for CPUs alone, and lock both in `small_copy`. Returns the index's address.
+    PyTorch's own index is not reached everywhere.
     """
-    version = f"{locked('torch')}+cpu"
-    folder = tmp_path / "index" / "torch"
-    folder.mkdir(parents=True)
-    metadata = f"torch-{version}.dist-info"
-    wheel = folder / f"torch-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("torch.py", "")
-        archive.writestr(
-            f"{metadata}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n"
-        )
-        archive.writestr(
-            f"{metadata}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        names = ("torch.py", f"{metadata}/METADATA", f"{metadata}/WHEEL", f"{metadata}/RECORD")
-        archive.writestr(f"{metadata}/RECORD", "".join(f"{name},,\n" for name in names))
+    wheels = [_wheel(tmp_path / "index" / name, name) for name in ("torch", "torchvision")]
     with open(small_copy / "docker" / "requirements.lock", "a") as lock:
-        lock.write(f"torch=={locked('torch')} \\\n    --hash=sha256:{'0' * 64}\n")
+        for wheel in wheels:
+            name = wheel.parent.name
+            lock.write(f"{name}=={locked(name)} \\\n    --hash=sha256:{'0' * 64}\n")
 
-    def publish(digest):
-        link = wheel.name.replace("+", "%2B")
-        (folder / "index.html").write_text(f'<a href="{link}#sha256={digest}">{wheel.name}</a>')
-        return folder.parent.as_uri()
+    def publish(is_right):
+        for wheel in wheels:
+            digest = hashlib.sha256(wheel.read_bytes()).hexdigest() if is_right else "0" * 64
+            link = f"{wheel.name.replace('+', '%2B')}#sha256={digest}"
+            (wheel.parent / "index.html").write_text(f'<a href="{link}">{wheel.name}</a>')
+        return (tmp_path / "index").as_uri()
 
-    publish.digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     return publish
+
+
+def _wheel(folder, name):
+    """Make a wheel without content in a folder, and return its path."""
+    folder.mkdir(parents=True)
+    version = f"{locked(name)}+cpu"
+    metadata = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}.py": "",
+        f"{metadata}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{metadata}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    files[f"{metadata}/RECORD"] = "".join(f"{file},,\n" for file in (*files, f"{metadata}/RECORD"))
+    wheel = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for file, text in files.items():
+            archive.writestr(file, text)
+    return wheel
 
 
 def test_twins_without_cuda(small_copy, shell_environment, built, new_cache, torch_index):
@@ -150,11 +157,11 @@ def test_twins_without_cuda(small_copy, shell_environment, built, new_cache, tor
         return completed(command, status, env={**variables, "TORCH_INDEX_URL": address})
 
     # a wheel that is not the one of the index
-    done = run(torch_index("0" * 64), status=1)
+    done = run(torch_index(is_right=False), status=1)
     assert "THESE PACKAGES DO NOT MATCH THE HASHES" in done.stderr
     assert "TORCH_INDEX_URL names a mirror" in done.stderr
-    packages = run(torch_index(torch_index.digest), status=0).stdout.split()
-    assert f"torch=={locked('torch')}+cpu" in packages
+    packages = run(torch_index(is_right=True), status=0).stdout.split()
+    assert {f"{name}=={locked(name)}+cpu" for name in ("torch", "torchvision")} <= {*packages}
     assert not [package for package in packages if package.startswith("nvidia-")]
     (environment,) = (new_cache / "ft-twins" / "environments").iterdir()
     assert environment.name.endswith("-cpu")
