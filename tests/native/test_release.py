@@ -1,12 +1,13 @@
 """The scripts and the workflow of a release."""
 
+import json
 import os
 import re
 import shutil
 
 import pytest
 
-from tests.checkout import CHECKOUT
+from tests.checkout import CHECKOUT, locked
 from tests.programs import completed
 
 WORKFLOWS = CHECKOUT / ".github" / "workflows"
@@ -41,7 +42,14 @@ def test_the_release_builds_the_series_that_ci_tests():
 @pytest.fixture
 def release(tmp_path):
     """A copy of what a release looks at, with the changelog of a release."""
-    for name in (".ci/release-check", ".ci/publish-images", INIT, "docker/python-series"):
+    for name in (
+        ".ci/release-check",
+        ".ci/publish-images",
+        ".ci/sbom-check",
+        INIT,
+        "docker/python-series",
+        "docker/requirements.lock",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(CHECKOUT / name, tmp_path / name)
     (tmp_path / "changes").mkdir()
@@ -65,10 +73,18 @@ DOCKER = """#!/bin/sh
 echo "$*" >>"$CALLS"
 while [ $# -gt 0 ]; do
   [ "$1" != --metadata-file ] || printf '{\\n  "containerimage.digest": "sha256:%s"\\n}' abc >"$2"
-  [ "$1" != inspect ] || echo '"sha256:def"'
+  case "$*" in "inspect "*SBOM*) echo "$SBOM" ;; "inspect "*) echo '"sha256:def"' ;; esac
   shift
 done
 """
+
+
+def sbom(**others):
+    """Return an SBOM of the locked packages, with other versions of the named ones."""
+    lock = (CHECKOUT / "docker" / "requirements.lock").read_text()
+    versions = dict(re.findall(r"^([^\s#=]+)==(\S+)", lock, re.M)) | others
+    packages = [{"name": name, "versionInfo": version} for name, version in versions.items()]
+    return json.dumps({"packages": packages})
 
 
 @pytest.mark.parametrize("twin, name", [("ft", "3.13t"), ("gil", "3.13")])
@@ -83,6 +99,7 @@ def test_images_are_pushed_without_a_tag_then_joined_and_tagged(release, twin, n
         "PATH": f"{docker.parent}:{os.environ['PATH']}",
         "CALLS": str(calls),
         "PROJECT_URL": "https://example.org/o/ft-env",
+        "SBOM": sbom(),
     }
     publish = [release / ".ci" / "publish-images"]
     image = f"registry.example/o/{twin}-env"
@@ -93,6 +110,8 @@ def test_images_are_pushed_without_a_tag_then_joined_and_tagged(release, twin, n
     assert f"name={image},push-by-digest=true" in said and f"--file Dockerfile.{twin}" in said
     assert "--provenance mode=max --sbom true" in said and f"image.version={VERSION}" in said
     assert [path.name for path in (release / "digests").iterdir()] == ["abc"]
+    done = completed([*publish, *build], 1, env={**variables, "SBOM": sbom(torch="2.9.1")})
+    assert f"not in the SBOM: torch {locked('torch')}\n" in done.stderr
 
     (release / "digests" / "123").touch()
     calls.unlink()
@@ -104,9 +123,9 @@ def test_images_are_pushed_without_a_tag_then_joined_and_tagged(release, twin, n
     assert create.endswith(f" {image}@sha256:123 {image}@sha256:abc")
 
     calls.unlink()
-    variables["CUDA"] = "no"
+    variables |= {"CUDA": "no", "SBOM": sbom(torch=f"{locked('torch')}+cpu")}
     completed([*publish, *build], 0, env=variables)
     completed([*publish, *tag], 0, env=variables)
-    built, create, _ = calls.read_text().splitlines()
+    built, _, create, _ = calls.read_text().splitlines()
     assert "--build-arg CUDA=no " in built
     assert re.findall(r"--tag (\S+)", create) == [f"{tag}-cpu" for tag in tags]
