@@ -5,6 +5,7 @@ A run of the command is one sample, and one turn. ftbench.trial.command measures
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -59,10 +60,14 @@ class UsersCommand:
 
     def cases(self) -> Iterator[Case]:
         """Yield a case for each value of the parameter; without one, a single case."""
+        names = [""]
         for number, value in enumerate(self.values, 1):
             name = re.sub(r"[^A-Za-z0-9._-]+", "-", value).strip("-._")
+            if self.parameter and name in names:
+                name = f"{name}-{number}".lstrip("-")
+            names.append(name)
             yield Case(
-                name=(name or f"value-{number}") if self.parameter else "",
+                name=name,
                 title=f"{self.parameter}={value}" if self.parameter else "",
                 parameters={
                     "arguments": self.words(value, self.line),
@@ -76,9 +81,10 @@ class UsersCommand:
 
 def _number(text: str) -> float | None:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return None
+    return number if math.isfinite(number) else None
 
 
 def _nothing(task: Task) -> NoReturn:

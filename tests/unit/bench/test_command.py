@@ -72,6 +72,12 @@ def test_each_value_is_a_case(tmp_path, monkeypatch):
     assert parse(written).command == options.command
 
 
+def test_values_that_have_the_same_name_are_told_apart():
+    cases = list(UsersCommand(LINE, "n", ("a b", "a-b", "/", "nan", "1e999")).cases())
+    assert [case.name for case in cases] == ["a-b", "a-b-2", "3", "nan", "1e999"]
+    assert {case.value for case in cases} == {None}
+
+
 def test_a_command_without_a_parameter_keeps_its_braces():
     (case,) = UsersCommand("awk '{print}'").cases()
     assert case.name == "" and case.parameters["arguments"] == ["awk", "{print}"]
