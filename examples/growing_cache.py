@@ -1,6 +1,6 @@
 """Training on a local cache that grows: threads of this process fetch samples, and each epoch has what is there.
 
-    ./twins exec ft python examples/growing_cache.py [SAMPLES EPOCHS]
+    ./twins exec ft python examples/growing_cache.py [SAMPLES EPOCHS [MEGABYTES]]
 
 The remote store is a directory here; any address that fsspec understands can take its place. docs/from-tfrecords.md
 compares this program with tfrecords_and_processes.py, which does the same with worker processes.
@@ -18,6 +18,7 @@ from ftloader import DataLoader
 from ftloader.cache import GrowingCache, RawArray
 
 SAMPLES, EPOCHS = map(int, sys.argv[1:3] or (400, 6))
+MEGABYTES = int(sys.argv[3]) if len(sys.argv) > 3 else 4000  # of the local disk
 VALUES = 250_000  # of a sample, 1 MB
 
 
@@ -60,7 +61,7 @@ def main() -> None:
         with GrowingCache(
             f"file://{remote}",
             directory,
-            max_bytes=4e9,
+            max_bytes=MEGABYTES * 1e6,
             fetchers=2,
             min_samples=16,
             decode=RawArray(np.float32),

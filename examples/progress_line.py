@@ -1,8 +1,14 @@
 # /// script
 # dependencies = ["tqdm>=4.60"]
 # ///
-"""A progress line (tqdm) with the share of the time that the loop waited for data. In the end: what to change."""
+"""A progress line (tqdm) with the share of the time that the loop waited for data.
 
+    ./twins exec ft python examples/progress_line.py [WORKERS]
+
+In the end it prints what to change.
+"""
+
+import sys
 import time
 
 import torch
@@ -24,9 +30,8 @@ class Remote(Dataset):
 
 
 if __name__ == "__main__":
-    loader = DataLoader(
-        Remote(), batch_size=16, num_workers=2
-    )  # "auto" would find a number of threads
+    workers = int(sys.argv[1]) if len(sys.argv) > 1 else 2  # "auto" would find a number of threads
+    loader = DataLoader(Remote(), batch_size=16, num_workers=workers)
     with tqdm(loader) as progress:
         for batch in progress:
             batch.mean().item()

@@ -22,13 +22,13 @@ PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
 
 @pytest.fixture
 def run(tmp_path):
-    """Return ``run(name, *launcher)``, which runs a program
+    """Return ``run(name, *launcher, arguments=())``, which runs a program
     with the packages it names and returns its output.
 
     A test skips itself where these packages cannot be installed.
     """
 
-    def run(name, *launcher):
+    def run(name, *launcher, arguments=()):
         packages = tmp_path / "site-packages"
         if dependencies((EXAMPLES / name).read_text()):
             try:
@@ -43,7 +43,7 @@ def run(tmp_path):
             "OMP_NUM_THREADS": "1",
         }
         done = completed(
-            [sys.executable, *launcher, EXAMPLES / name],
+            [sys.executable, *launcher, EXAMPLES / name, *arguments],
             0,
             cwd=tmp_path,
             env=environment,
@@ -134,6 +134,12 @@ def test_growing_cache(run):
     check_epochs(run("growing_cache.py"))
 
 
+def test_growing_cache_is_smaller_than_the_source(run):
+    printed = run("growing_cache.py", arguments=("120", "30", "40"))
+    sizes, seen = zip(*re.findall(r"^epoch \d+: (\d+) .*; (\d+) seen by now$", printed, re.M))
+    assert len(sizes) == 30 and max(map(int, sizes)) < 40 < int(seen[-1]) <= 120
+
+
 def test_tfrecords_and_processes(run):
     check_epochs(run("tfrecords_and_processes.py"))
 
@@ -175,6 +181,10 @@ def test_progress_line(run):
     first, limit, change = run("progress_line.py").splitlines()
     assert first.startswith("20 batches, 320 samples in")
     assert limit.startswith("limit: the dataset, which waits") and change == "change: num_workers=4"
+
+
+def test_progress_line_with_another_number_of_workers(run):
+    assert "s) by 4 threads; " in run("progress_line.py", arguments=("4",))
 
 
 def test_prometheus_metrics(run):
