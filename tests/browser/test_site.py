@@ -29,7 +29,10 @@ def test_links_lead_to_pages(site):
     assert (site / "search" / "search_index.json").stat().st_size > 100_000
 
 
-@pytest.mark.parametrize("page", ["index.html", "loader/index.html", "results/index.html"])
+@pytest.mark.parametrize(
+    "page",
+    ["index.html", "loader/index.html", "results/index.html", "tutorials/gpu-waits/index.html"],
+)
 def test_phones(site, browser, page):
     look = browser.look(site / page, WIDE, width=390)
     assert look.value == 0, "the page is wider than the phone"

@@ -23,6 +23,7 @@ from tests.programs import completed, copy_checkout, make_environment
 DOCUMENTS = [
     CHECKOUT / "README.md",
     *sorted((CHECKOUT / "docs").glob("*.md")),
+    *sorted((CHECKOUT / "docs/tutorials").glob("*.md")),
     CHECKOUT / "loader" / "README.md",
     CHECKOUT / "repro" / "README.md",
 ]
@@ -96,6 +97,17 @@ ADDED = {
     "./twins exec gil python tests/libraries/run.py": " webdataset",
 }
 
+# What the last lines of an example say.
+EXAMPLES = {
+    "elastic_ranks.py": "each of the 512 once: True",
+    "how_many_workers.py": 'num_workers="auto": ',
+    "growing_cache.py": "epoch 11: ",
+    "threads_or_processes.py": 'worker_method="process": ',
+    "progress_line.py": "by 8 threads; the loop waited for data",
+    "resume_after_kill.py": "each of the 200 once: True",
+    "audit_dataset.py": "verdict: nothing was found that is unsafe",
+}
+
 
 def kind(block):
     """Return the kind of test below that runs the block, or None."""
@@ -106,6 +118,7 @@ def kind(block):
         ("info --requirements", "packages"),
         ("compose.gpu.yaml", "gpu"),
         (".ci/base-image", "closed network"),
+        ("exec ft python examples/", "example"),
         ("pip install", "install"),
         ("./twins repro", "repro"),
         ("run --rm ft-repro", "repro"),
@@ -113,7 +126,6 @@ def kind(block):
         ("./twins bench", "bench"),
         ("run --rm ft-bench", "bench"),
         ("tests/libraries", "libraries"),
-        ("python examples/", "example"),
         ("./twins exec", "environment"),
     ):
         if part in block:
@@ -232,7 +244,9 @@ def test_environment_blocks(run_block, block):
 
 @pytest.mark.parametrize("block", of_kind("example"))
 def test_example_blocks(run_block, block):
-    assert "each of the 512 once: True" in run_block(block)
+    shown = run_block(block)
+    for program in re.findall(r"python examples/(\S+)", block):
+        assert EXAMPLES[program] in shown
 
 
 @pytest.mark.parametrize("block", of_kind("packages"))
