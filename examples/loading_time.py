@@ -1,4 +1,5 @@
-"""Time a loader with 0, 1, 2, ... workers, and draw the times with error bars.
+"""Time a loader with 0, 1, 2, ... workers, and draw the times with error bars: the standard
+deviation of five passes, after one that does not count.
 
 The dataset has a folder for each person, as Labelled Faces in the Wild has. Put yours in its place with --folder.
 The transforms are torchvision's.
@@ -37,11 +38,11 @@ class Faces(Dataset):
             return self.transform(image.convert("RGB"))
 
 
-def photographs(folder: Path, people: int = 8, each: int = 16) -> None:
-    """Write images of noise in the form of the dataset."""
+def write_noise(folder: Path, people: int = 8, images: int = 16) -> None:
+    """Write images of noise in the form of the dataset, so many for each person."""
     for person in range(people):
         (folder / f"Person_{person}").mkdir()
-        for number in range(1, each + 1):
+        for number in range(1, images + 1):
             pixels = np.random.default_rng([person, number]).integers(0, 256, (25, 25, 3), np.uint8)
             image = Image.fromarray(pixels).resize((250, 250))
             image.save(folder / f"Person_{person}" / f"Person_{person}_{number:04}.jpg")
@@ -50,13 +51,13 @@ def photographs(folder: Path, people: int = 8, each: int = 16) -> None:
 def seconds(loader: DataLoader, batches: int, repetitions: int) -> np.ndarray:
     """Return the time for the first batches of an epoch, once for each repetition."""
     times = []
-    for _ in range(repetitions):
-        begin = time.perf_counter()
+    for _ in range(1 + repetitions):
+        start = time.perf_counter()
         for number, _batch in enumerate(loader, 1):
             if number == batches:
                 break
-        times.append(time.perf_counter() - begin)
-    return np.array(times)
+        times.append(time.perf_counter() - start)
+    return np.array(times[1:])
 
 
 def main() -> None:
@@ -66,7 +67,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--batches", type=int, default=8)
     parser.add_argument("--plot", type=Path, default=Path("loading_time.png"))
-    given = parser.parse_args()
+    options = parser.parse_args()
 
     transform = transforms.Compose(
         [
@@ -76,24 +77,26 @@ def main() -> None:
         ]
     )
     with tempfile.TemporaryDirectory() as generated:
-        if given.folder is None:
-            photographs(Path(generated))
-        dataset = Faces(given.folder or Path(generated), transform)
-        numbers = range(given.workers + 1)
+        if options.folder is None:
+            write_noise(Path(generated))
+        dataset = Faces(options.folder or Path(generated), transform)
+        if len(dataset) < options.batches * options.batch_size:
+            parser.error(f"{len(dataset)} images are fewer than --batches times --batch-size")
+        numbers = range(options.workers + 1)
         means, deviations = [], []
         for number in numbers:
-            loader = DataLoader(dataset, batch_size=given.batch_size, num_workers=number)
-            times = seconds(loader, given.batches, repetitions=5)
+            loader = DataLoader(dataset, batch_size=options.batch_size, num_workers=number)
+            times = seconds(loader, options.batches, repetitions=5)
             means.append(times.mean())
-            deviations.append(times.std())
-            print(f"num_workers={number}: {times.mean():.3f} s +- {times.std():.3f} s")
+            deviations.append(times.std(ddof=1))
+            print(f"num_workers={number}: {times.mean():.3f} s +- {times.std(ddof=1):.3f} s")
 
     plt.errorbar(numbers, means, yerr=deviations, capsize=4, marker="o")
     plt.xticks(numbers)
     plt.ylim(bottom=0)
     plt.xlabel("workers")
-    plt.ylabel(f"seconds for {given.batches} batches")
-    plt.savefig(given.plot)
+    plt.ylabel(f"seconds for {options.batches} batches")
+    plt.savefig(options.plot)
 
 
 if __name__ == "__main__":

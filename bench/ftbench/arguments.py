@@ -90,7 +90,8 @@ class UsageError(Exception):
 
 HELP = {
     "scenarios": f"what to measure: scenarios, groups or all (default: {', '.join(DEFAULT)})",
-    "--quick": "the waterfalls alone, with smaller batches: within five minutes of measuring",
+    "--quick": "the waterfalls alone, with smaller batches: within five minutes of measuring; of a "
+    "--command within 90 seconds",
     "--out": "where results go: DIR/<time>/, and DIR/latest (default: %(default)s)",
     "--data": "use the images below DIR instead of generated ones, wherever images are read",
     "--dataset": "your own map-style dataset instead of the scenarios: an object, or a function or "
@@ -99,10 +100,10 @@ HELP = {
     "--command": "any program instead of the scenarios, as its command line: what do the "
     "free-threaded build and removing the GIL do to it? No shell reads it (`sh -c '...'` does); "
     "`python` and `pytest` are those of the configuration",
-    "--parameter": "run --command with each value in place of {NAME}: --parameter threads=1,2,4",
+    "--parameter": "run --command, and --setup, with each value in place of {NAME}: --parameter threads=1,2,4",
     "--setup": "a command that runs before each run, and is not measured",
     "--stdin": "what each run reads from standard input (default: nothing)",
-    "--no-compare": "measure though the configurations print different output",
+    "--no-compare": "do not require the same output of all configurations",
     "--package": "a package that the dataset or command needs and the twins lack; can be repeated",
     "--requirements": "a file of such packages, as for pip; they are installed for this run alone "
     "(default: the dependencies in the inline metadata, PEP 723, of the dataset's or command's "
@@ -126,8 +127,8 @@ HELP = {
         "configurations: GIL build, free-threaded build with its GIL on, free-threaded build"
     ),
     "--stress": "afterwards, run the thread-safety suite (tests/stress) in every configuration, "
-    "for about a minute each and beyond --budget (default: with all, and if no SCENARIO is named, "
-    "without --quick)",
+    "for about a minute each and beyond --budget (default: with all, and if no SCENARIO or "
+    "--command is named, without --quick)",
     "--stress-minutes": "minutes for the thread-safety suite in each configuration: a soak",
     "--why": "with --dataset: only say why its threads do not scale: the attributes that they fight "
     "over, shown by copies of them (a minute or so; with --quick less than half of it)",
@@ -374,7 +375,7 @@ def _workers(text: str) -> list[int]:
     if counts[-1] > 1024:
         raise argparse.ArgumentTypeError("more than 1024 workers")
     if not counts[-1]:
-        raise argparse.ArgumentTypeError("0 workers alone leave nothing to compare: 0,1,2 does")
+        raise argparse.ArgumentTypeError("0 alone has nothing to be compared with; use 0,1,2")
     return counts
 
 
@@ -575,6 +576,7 @@ def _command(given: argparse.Namespace) -> command.UsersCommand | None:
             raise UsageError(f"--{option}: {error}") from error
         if option == "command":
             _check_words(words, name)
+        _check_no_shell(option, words)
     if given.stdin is not None and not os.path.isfile(given.stdin):
         raise UsageError(f"--stdin {given.stdin}: there is no such file")
     return command.UsersCommand(
@@ -587,17 +589,21 @@ def _command(given: argparse.Namespace) -> command.UsersCommand | None:
     )
 
 
+def _check_no_shell(option: str, words: list[str]) -> None:
+    """Raise UsageError if a word is meant for a shell."""
+    if word := next((word for word in words if word in SHELL_WORDS), None):
+        raise UsageError(
+            f"--{option}: no shell reads it, so {word} would be an argument; use "
+            f"--{option} \"sh -c '...'\""
+        )
+
+
 def _check_words(words: list[str], parameter: str) -> None:
     """Raise UsageError if these words of --command cannot be run as they are meant."""
     if not words:
         raise UsageError("--command is empty: name a program, such as --command 'python prog.py'")
     if parameter and not any(f"{{{parameter}}}" in word for word in words):
         raise UsageError(f"--command has no {{{parameter}}}, which --parameter gives values for")
-    if of_a_shell := next((word for word in words if word in SHELL_WORDS), None):
-        raise UsageError(
-            f"--command: no shell reads it, so {of_a_shell} would be an argument; use "
-            f"--command \"sh -c '...'\""
-        )
     script = next((word for word in words[1:] if word.endswith(".py")), "")
     if words[0].startswith("python") and words[1:2] == [script] and not os.path.isfile(script):
         raise UsageError(f"--command: there is no file {script}")

@@ -1,6 +1,6 @@
 """Work of the standard library in threads: python standard_library.py json|zlib|sqlite THREADS
 
-json and sqlite build Python objects and so hold the GIL; zlib, which is C, releases it.
+json holds the GIL, zlib releases it for a whole text, and sqlite3 for each row.
 
     ./twins bench --command 'python examples/commands/standard_library.py json {n}' --parameter n=1,2,4
 """

@@ -18,7 +18,7 @@ SIDE = 224
 # Mean and deviation of ImageNet's pixels. Most trained networks expect pictures that are
 # standardised by them.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-# Every function that torchvision's transforms draw with.
+# The functions that the transforms below draw with.
 DRAWS = frozenset(
     {torch.rand, torch.randint, torch.randperm, torch.randn_like, torch.Tensor.uniform_}
 )

@@ -1,5 +1,5 @@
 """The waterfall: a chain of candidates from torch's DataLoader to threads without the GIL, one
-change a step.
+change a step; of a command, from the GIL build to the free-threaded build without the GIL.
 
 Each step changes one thing, so its ratio is the effect of that change alone. The product of these
 ratios is the total. A further step gives each thread a copy of the dataset. It is not in the total,
@@ -137,7 +137,7 @@ class CommandPlan(ComparisonPlan):
         super().__init__(comparisons, cases, order=(IMPORTANCE,))
 
     def pairs(self, candidates: Iterable[Candidate]) -> list[Pair]:
-        """Return the pairs of each case's chain, then those of each case and the first."""
+        """Return the pairs of each case's chain, then those of each later case and the first."""
         measured = by_key(candidates)
         pairs = []
         for case in self.cases:

@@ -48,7 +48,8 @@ class FirstRuns:
             except TrialFailed as error:
                 failures[config] = error
         if not results:
-            raise TrialFailed(str(next(iter(failures.values()))))
+            config, failure = next(iter(failures.items()))
+            raise TrialFailed(f"it fails in {', '.join(failures)}; in {config}: {failure}")
         for config, failure in failures.items():
             self.display.note(f"it fails in {config}: {failure}")
             self.display.skip(f"{self.scenario.name}: configuration {config}", failure.why)
@@ -56,7 +57,7 @@ class FirstRuns:
             self.display.warn("processes of the command still run when it ends, and are killed")
         self._check_outputs(results)
         seconds = [
-            max(result["turn_seconds"][0] for result in of_case)
+            max(result["turn_seconds"][0] + result["setup_seconds"] for result in of_case)
             for of_case in zip(*results.values(), strict=True)
         ]
         return FirstFacts(sized(self.scenario, seconds), list(results))
@@ -102,8 +103,8 @@ class FirstRuns:
                     where = where_different((a, expected["output"]), (b, result["output"]))
                     title = f", {case.title}" if case.title else ""
                     raise WorkDiffers(
-                        f"{self.scenario.description}{title} {where}. If it may, as where it "
-                        "prints times, --no-compare measures all the same"
+                        f"{self.scenario.description}{title} {where}. If that is expected, since "
+                        "it prints times, add --no-compare"
                     )
 
 
@@ -114,7 +115,8 @@ def where_different(a: tuple[str, str], b: tuple[str, str]) -> str:
         if pair[0] != pair[1]:
             line_a, line_b = map(_quoted, pair)
             return f"prints line {number} as {line_a} in {a[0]} and {line_b} in {b[0]}"
-    return f"prints different output in {a[0]} and {b[0]}, far from its beginning"
+    places = "in line ends, undecodable bytes, or after the first 64 KiB"
+    return f"prints different output in {a[0]} and {b[0]}, {places}"
 
 
 def _quoted(line: str | None) -> str:

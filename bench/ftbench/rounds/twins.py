@@ -84,7 +84,7 @@ class Twins:
                 if not lacking:
                     continue
                 raise TwinError(
-                    f"the dataset needs {', '.join(lacking)}, and the containers have no network: "
+                    f"the run needs {', '.join(lacking)}, and the containers have no network: "
                     "derive an image with the packages (docs/benchmark.md)"
                 )
             try:

@@ -17,12 +17,12 @@ from ftbench.plan.scenario import COMMAND, Scenario, Task
 from ftbench.plan.waterfall import CommandPlan
 
 FIRST_PATIENCE = 900.0
-"""Seconds after which the first run of a command counts as hung. Later ones get PATIENCE and
-PATIENCE_TIMES times as long as the first.
+"""Seconds after which the first runs of a command, one for each case, count as hung. Later turns
+get PATIENCE and PATIENCE_TIMES the longest of them for each case.
 """
 PATIENCE, PATIENCE_TIMES = 60.0, 10
 LONG_SECONDS = 10.0
-"""Of a command that takes longer, a trial has a single turn."""
+"""If a turn, which runs all cases, takes longer, a trial has a single one."""
 
 
 @dataclass(frozen=True)
@@ -110,13 +110,13 @@ def scenario(command: UsersCommand) -> Scenario:
         case_axis=command.parameter,
         batched=False,
         one_rank="it runs a command, which starts its own processes",
-        difference="printed different output; --no-compare measures all the same",
+        difference="printed different output. If that is expected, add --no-compare",
     )
 
 
 def sized(command: Scenario, seconds: Sequence[float]) -> Scenario:
     """Return the scenario with the amount of work in a trial and the patience for a command whose
-    first runs took *seconds*, one for each case.
+    first runs, with their set-up, took *seconds*, one for each case.
     """
     longest = max(seconds)
     turns = command.full.turns if sum(seconds) <= LONG_SECONDS else 1

@@ -13,7 +13,7 @@ from statistics import fmean
 
 from ftbench.plan.scenario import TrialError, Turns
 from ftbench.trial.child import GONE, ControllerPipe, take_part
-from ftbench.trial.program import Program, ProgramRun, here
+from ftbench.trial.program import Program, ProgramRun, with_python_first
 from ftrun.errors import Stopped
 from ftrun.supervise import Watch
 
@@ -29,7 +29,10 @@ def measure(case: Mapping, watch: Watch) -> Turns:
     """
     parameters = case["parameters"]
     command = Program(
-        parameters["arguments"], parameters["setup"], parameters["stdin"], environment=here()
+        parameters["arguments"],
+        parameters["setup"],
+        parameters["stdin"],
+        environment=with_python_first(),
     )
     runs: list[ProgramRun] = []
     for _ in range(case["turns"]):
@@ -40,7 +43,7 @@ def measure(case: Mapping, watch: Watch) -> Turns:
             raise TrialError(GONE) from error
         if parameters["compares"] and runs[-1].output.checksum != runs[0].output.checksum:
             raise TrialError(
-                "two runs printed different output; --no-compare measures all the same"
+                "two runs printed different output. If that is expected, add --no-compare"
             )
     seconds = [run.seconds for run in runs]
     output = runs[0].output
@@ -62,6 +65,7 @@ def measure(case: Mapping, watch: Watch) -> Turns:
         "start_method": None,
         "output": output.head.decode(errors="replace"),
         "left_behind": max(run.left_behind for run in runs),
+        "setup_seconds": fmean(run.setup_seconds for run in runs),
     }
 
 
@@ -74,7 +78,7 @@ def main() -> int:
     if not line:
         return 1  # the parent has ended
     request = json.loads(line)
-    # While a turn runs, the controller waits for its end. What can be read then is the end.
+    # The controller says nothing during a turn: if its line can be read then, it has closed it.
     watch = {controller.fileno(): lambda: True}
     cases = (request, *request["others"])
     return take_part(

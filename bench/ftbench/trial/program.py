@@ -9,7 +9,7 @@ import sys
 import time
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ftbench.plan.scenario import TrialError
 from ftbench.trial.process import how_it_ended
@@ -45,12 +45,15 @@ class ProgramRun:
     cpu_seconds: float
     """User and system time, of the command and the processes that it waited for."""
     peak_mib: float
-    """Most memory (RSS) of any one of these processes, in MiB. No less than this process had at
-    the start, since Linux counts what a process had before it began another program.
+    """Peak memory (RSS) of the largest of these processes, in MiB; at least that of this process,
+    which its child has until it begins the other program (getrusage(2), ru_maxrss).
     """
     output: Output
     left_behind: int
-    """Number of the command's processes that still ran at its end, and were killed then."""
+    """Number of processes of set-up and command that still ran at the end of each, and were killed
+    then.
+    """
+    setup_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -70,12 +73,15 @@ class Program:
         Raises TrialError if one of them cannot be started or fails, and Stopped if a callback of
         *watch* ended it. No process of theirs is left then.
         """
-        if self.setup:
-            _run(self.setup, None, self.environment, watch)
-        return _run(self.arguments, self.stdin, self.environment, watch)
+        if not self.setup:
+            return _run(self.arguments, self.stdin, self.environment, watch)
+        before = _run(self.setup, None, self.environment, watch)
+        run = _run(self.arguments, self.stdin, self.environment, watch)
+        left_behind = before.left_behind + run.left_behind
+        return replace(run, left_behind=left_behind, setup_seconds=before.seconds)
 
 
-def here(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+def with_python_first(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return *environment* with the programs of this Python first on PATH: `python`, `pytest`."""
     path = os.path.dirname(sys.executable), environment.get("PATH", os.defpath)
     return {**environment, "PATH": os.pathsep.join(path)}
@@ -109,7 +115,9 @@ def _run(
 
 
 def _failure(words: str, child: Child, printed: bytes, stdin: str | None) -> str:
-    """Return how a run failed. Its last lines go to stderr, of which a failed trial shows them."""
+    """Print the last lines of a failed run to stderr, where the controller finds them; return how
+    the run failed.
+    """
     errors = child.stderr.text()
     print((errors or printed).decode(errors="replace"), file=sys.stderr)
     ended = how_it_ended(Completed(child.returncode, b"", b"", child.seconds))

@@ -16,7 +16,7 @@ from ftbench.document.store import load
 from ftbench.plan.scenario import TrialError
 from ftbench.rounds.first_runs import where_different
 from ftbench.scenarios.command import UsersCommand, scenario, sized
-from ftbench.trial.program import KEPT, Program, here
+from ftbench.trial.program import KEPT, Program, with_python_first
 from ftrun.errors import Stopped
 from tests.processes import assert_gone, descendants, wait_until
 from tests.programs import completed, programs_to_end
@@ -102,7 +102,9 @@ def test_long_commands_have_one_turn_in_a_trial():
 
 
 def program(text: str, **more) -> Program:
-    return Program([sys.executable, "-c", textwrap.dedent(text)], environment=here(), **more)
+    return Program(
+        [sys.executable, "-c", textwrap.dedent(text)], environment=with_python_first(), **more
+    )
 
 
 def test_a_run_has_its_time_memory_and_output():
@@ -155,7 +157,7 @@ def test_a_run_that_fails_says_how(text, reason, capsys):
 
 def test_a_program_that_does_not_exist_is_named():
     with pytest.raises(TrialError, match="`no-such-program` cannot be run: No such file"):
-        Program(["no-such-program"], environment=here()).run({})
+        Program(["no-such-program"], environment=with_python_first()).run({})
 
 
 LEAVES = """
@@ -164,12 +166,11 @@ LEAVES = """
 """
 
 
-def test_processes_that_are_left_behind_are_ended():
-    before = {process.pid for process in psutil.process_iter()}
-    run = program(LEAVES).run({})
-    assert run.left_behind == 1
-    after = [process for process in psutil.process_iter() if process.pid not in before]
-    assert not [process for process in after if process.name() == "sleep"]
+def test_processes_that_are_left_behind_are_ended(children):
+    setup = [sys.executable, "-c", textwrap.dedent(LEAVES)]
+    run = program(LEAVES, setup=setup).run({})
+    assert run.left_behind == 2 and run.setup_seconds > 0
+    assert children() == []
 
 
 def test_a_run_can_be_stopped():
@@ -181,7 +182,9 @@ def test_a_run_can_be_stopped():
 
 
 def test_python_is_that_of_the_configuration():
-    run = Program(["python", "-c", "import sys; print(sys.executable)"], environment=here()).run({})
+    run = Program(
+        ["python", "-c", "import sys; print(sys.executable)"], environment=with_python_first()
+    ).run({})
     assert os.path.dirname(run.output.head.decode()) == os.path.dirname(sys.executable)
 
 
@@ -190,7 +193,7 @@ def test_python_is_that_of_the_configuration():
     [
         ("1\n2\n", "1\n3\n", "prints line 2 as '2' in gil and '3' in ft"),
         ("1\n", "1\n2\n", "prints line 2 as nothing in gil and '2' in ft"),
-        ("x", "x", "far from its beginning"),
+        ("x", "x", "or after the first 64 KiB"),
         ("x" * 100, "y", f"'{'x' * 60}...' in gil"),
     ],
 )
