@@ -178,7 +178,7 @@ def parser(program: str = PROGRAM, both: bool = False) -> argparse.ArgumentParse
     add("--dataset", metavar="FILE.py:NAME")
     add("--collate-fn", metavar="NAME")
     add("--command", metavar="'PROGRAM ...'")
-    add("--parameter", type=_parameter, metavar="NAME=1,2,4")
+    add("--parameter", action="append", type=_parameter, metavar="NAME=1,2,4")
     add("--setup", metavar="'PROGRAM ...'")
     add("--stdin", metavar="FILE")
     add("--no-compare", action="store_true")
@@ -568,34 +568,44 @@ def _command(given: argparse.Namespace) -> command.UsersCommand | None:
             "--workers is for loaders. A command takes its number of threads from --parameter: "
             "--command 'python prog.py {n}' --parameter n=1,2,4"
         )
-    name, values = given.parameter or ("", ("",))
-    for option in ("command", "setup"):
-        try:
-            words = shlex.split(getattr(given, option) or "")
-        except ValueError as error:  # a quote without an end
-            raise UsageError(f"--{option}: {error}") from error
-        if option == "command":
-            _check_words(words, name)
-        _check_no_shell(option, words)
-    if given.stdin is not None and not os.path.isfile(given.stdin):
-        raise UsageError(f"--stdin {given.stdin}: there is no such file")
+    if len(given.parameter or ()) > 1:
+        raise UsageError("--parameter is given twice: one can be varied at a time")
+    ((name, values),) = given.parameter or (("", ("",)),)
+    _check_words(_words("command", given.command), name)
+    _words("setup", given.setup or "")
+    stdin = given.stdin
+    if stdin and stdin.startswith(("/dev/", "/proc/")):
+        stdin = os.path.realpath(stdin)  # /dev/stdin is another file for each program
+    if stdin is not None and not os.path.isfile(stdin):
+        raise UsageError(f"--stdin {given.stdin}: there is no such regular file")
     return command.UsersCommand(
         line=given.command,
         parameter=name,
         values=values,
         setup=given.setup or "",
-        stdin=given.stdin,
+        stdin=stdin,
         compares=not given.no_compare,
     )
 
 
-def _check_no_shell(option: str, words: list[str]) -> None:
-    """Raise UsageError if a word is meant for a shell."""
-    if word := next((word for word in words if word in SHELL_WORDS), None):
+def _words(option: str, line: str) -> list[str]:
+    """Return the words of a command line; raises UsageError if it is not one, or one for a shell."""
+    if not line.isprintable():
+        raise UsageError(f"--{option} has line breaks or other control characters: use a file")
+    try:
+        words = shlex.split(line)
+    except ValueError as error:  # a quote without an end
+        raise UsageError(f"--{option}: {error}") from error
+    unquoted = shlex.shlex(line, posix=False)
+    unquoted.whitespace_split, unquoted.commenters = True, ""
+    if word := next((word for word in unquoted if word in SHELL_WORDS), None):
         raise UsageError(
             f"--{option}: no shell reads it, so {word} would be an argument; use "
             f"--{option} \"sh -c '...'\""
         )
+    if words and re.match(r"\w+=", words[0]):
+        raise UsageError(f"--{option}: no shell reads it; use env {words[0]} ...")
+    return words
 
 
 def _check_words(words: list[str], parameter: str) -> None:
@@ -604,6 +614,8 @@ def _check_words(words: list[str], parameter: str) -> None:
         raise UsageError("--command is empty: name a program, such as --command 'python prog.py'")
     if parameter and not any(f"{{{parameter}}}" in word for word in words):
         raise UsageError(f"--command has no {{{parameter}}}, which --parameter gives values for")
+    if any(re.fullmatch(r"(-X)?gil=.", word) for word in words):
+        raise UsageError("--command: -X gil is what the configurations differ in; leave it out")
     script = next((word for word in words[1:] if word.endswith(".py")), "")
     if words[0].startswith("python") and words[1:2] == [script] and not os.path.isfile(script):
         raise UsageError(f"--command: there is no file {script}")

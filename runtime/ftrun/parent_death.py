@@ -7,6 +7,8 @@ import os
 import signal
 
 PR_SET_PDEATHSIG = 1
+# Looked up once: after a fork, that would take longer than the fork.
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
 def die_with_parent(parent: int | None = None) -> None:
@@ -16,7 +18,7 @@ def die_with_parent(parent: int | None = None) -> None:
     If `parent` is given and no longer the id of this process's parent,
     this process exits immediately.
     """
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent is not None and os.getppid() != parent:
         os._exit(1)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ftbench.document.model import MeasuredScenario
 from ftbench.plan.candidates import SERIAL, VARIANTS
 from ftbench.plan.metrics import METRICS, Metric, of_scenario
+from ftbench.plan.scenario import COMMAND
 from ftbench.report import courses, run_words, style, tables, verdict_words
 from ftbench.report.draw import MOST_FACETS, Chart, Curves, Line, Row, Rows
 from ftbench.report.tables import Measured, Table
@@ -152,7 +153,7 @@ def _curves_over_cases(
     places = _places(scenario)
     marks = {}
     for name in sorted(places, key=places.__getitem__):
-        marks[places[name]] = name.replace("-", " ")
+        marks[places[name]] = _mark(scenario, name)
     ends = [*(m.low for m in measured), *(m.high for m in measured)]
     return Curves(
         lines=_lines(scenario, metric, measured, places),
@@ -163,6 +164,13 @@ def _curves_over_cases(
         logarithmic=style.far_apart(ends),
         ideal=[(x, 1.0) for x in marks] if metric.ideal == "1" else [],
     )
+
+
+def _mark(scenario: MeasuredScenario, case: str) -> str:
+    """Return the label of a case on the axis: "4 MiB", or the value of a command's parameter."""
+    if scenario.name == COMMAND:
+        return run_words.case_title(scenario, case).rpartition("=")[2]
+    return case.replace("-", " ")
 
 
 def _curves_over_workers(

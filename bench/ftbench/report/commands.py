@@ -1,5 +1,6 @@
 """The commands that repeat a run, from the options that its results.json records."""
 
+import itertools
 import math
 import os
 import re
@@ -36,7 +37,8 @@ def options(settings: Options) -> list[str]:
 def _scenarios(settings: Options) -> list[str]:
     # A user-supplied dataset or command is a scenario by itself, which no argument names.
     if settings.command:
-        return settings.command
+        packages = itertools.product(["--package"], settings.requirements)
+        return [*settings.command, *itertools.chain.from_iterable(packages)]
     return settings.scenarios if settings.dataset is None else []
 
 
@@ -51,7 +53,9 @@ def _flags(settings: Options) -> Iterator[str]:
 
 
 def _of_dataset(settings: Options) -> dict[str, str | None]:
-    requirements = "requirements.txt" if settings.requirements else None
+    requirements = None
+    if settings.requirements and not settings.command:
+        requirements = "requirements.txt"
     return {
         "--dataset": settings.dataset,
         "--collate-fn": settings.collate_fn,

@@ -193,7 +193,7 @@ def _scenario(run: Analysis, analysed: AnalysedScenario) -> ScenarioView:
         question=scenario.question,
         subject=run_words.capital(scenario.question or scenario.description),
         note=scenario.note,
-        work=run_words.capital(work),
+        work=run_words.opening(scenario.name, work),
         has_waterfall=has_waterfall,
         answer=answer,
         levels=verdict_words.levels(scenario)[1:],

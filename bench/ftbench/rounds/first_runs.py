@@ -4,6 +4,7 @@ print the same, and how long does it take?
 
 import contextlib
 import itertools
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -60,7 +61,10 @@ class FirstRuns:
             max(result["turn_seconds"][0] + result["setup_seconds"] for result in of_case)
             for of_case in zip(*results.values(), strict=True)
         ]
-        return FirstFacts(sized(self.scenario, seconds), list(results))
+        failed = "; ".join(
+            f"it fails in {config}: {error.why}" for config, error in failures.items()
+        )
+        return FirstFacts(sized(self.scenario, seconds), list(results), failed=failed)
 
     def _run(self, config: str) -> list[dict]:
         """Return the results of all cases in a configuration; raises TrialFailed."""
@@ -113,13 +117,23 @@ def where_different(a: tuple[str, str], b: tuple[str, str]) -> str:
     lines = itertools.zip_longest(a[1].splitlines(), b[1].splitlines())
     for number, pair in enumerate(lines, 1):
         if pair[0] != pair[1]:
-            line_a, line_b = map(_quoted, pair)
+            start = _first_difference(*pair) - LONGEST_LINE // 2
+            line_a, line_b = (_quoted(line, start) for line in pair)
             return f"prints line {number} as {line_a} in {a[0]} and {line_b} in {b[0]}"
     places = "in line ends, undecodable bytes, or after the first 64 KiB"
     return f"prints different output in {a[0]} and {b[0]}, {places}"
 
 
-def _quoted(line: str | None) -> str:
+def _first_difference(a: str | None, b: str | None) -> int:
+    """Return the position of the first character in which two lines differ."""
+    return len(os.path.commonprefix([a or "", b or ""]))
+
+
+def _quoted(line: str | None, start: int) -> str:
+    """Return the part of a line that begins near *start*, in quotes."""
     if line is None:
         return "nothing"
-    return repr(line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}...")
+    before = "..." if start > 0 else ""
+    part = line[max(0, start) :]
+    after = "..." if len(part) > LONGEST_LINE else ""
+    return repr(f"{before}{part[:LONGEST_LINE]}{after}")

@@ -39,6 +39,8 @@ class FirstFacts:
     """False if threads cannot have copies of the dataset, or there are none without the GIL."""
     reached: int = 0
     """Number of samples that a trial loads, from the first one on."""
+    failed: str = ""
+    """The configurations in which the command fails, with the reasons; "" if it works in all."""
 
 
 @dataclass(frozen=True)

@@ -163,6 +163,8 @@ class Measurement:
         if controller.failed:
             # The measurements of the other candidates are valid.
             raise TrialFailed(failures(controller.failed))
+        if self._facts and self._facts.failed:
+            raise TrialFailed(self._facts.failed)
 
     def _schedule(
         self, controller: Controller, ranked: Ranking, cases: set[str], share: Callable[[], float]

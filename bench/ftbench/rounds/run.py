@@ -100,7 +100,7 @@ class Run:
         self.results.environment = from_json(Environment, about)
         self.warn_of_machine(self.twins)
         if options.requirements:
-            self.display.note("installing what the dataset needs")
+            self.display.note("installing packages")
             cache = Path(options.cache or work)
             self.twins.add_packages(options.requirements, cache, work, self.interruption)
 

@@ -5,7 +5,6 @@ A run of the command is one sample, and one turn. ftbench.trial.command measures
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,8 @@ FIRST_PATIENCE = 900.0
 get PATIENCE and PATIENCE_TIMES the longest of them for each case.
 """
 PATIENCE, PATIENCE_TIMES = 60.0, 10
+LARGEST = 1e15
+"""Values of a parameter up to this have a place on an axis."""
 LONG_SECONDS = 10.0
 """If a turn, which runs all cases, takes longer, a trial has a single one."""
 
@@ -84,7 +85,7 @@ def _number(text: str) -> float | None:
         number = float(text)
     except ValueError:
         return None
-    return number if math.isfinite(number) else None
+    return number if abs(number) < LARGEST else None  # which nan is not
 
 
 def _nothing(task: Task) -> NoReturn:

@@ -7,7 +7,7 @@ command with all processes that the command started.
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from statistics import fmean
 
@@ -21,8 +21,9 @@ LEAST_CPU = 1e-6
 """Seconds of CPU time that the kernel can tell from none."""
 
 
-def measure(case: Mapping, watch: Watch) -> Turns:
-    """Run the command of a *case* (Task.request) once in each turn; return the case's result.
+def measure(case: Mapping, cases: Sequence[Mapping], watch: Watch) -> Turns:
+    """Run the command of a *case*, one of the *cases* (Task.request), once in each turn; return the
+    case's result.
 
     Callbacks of *watch* end a run. Raises TrialError if a run fails, or if two runs print different
     output that is to be compared.
@@ -35,10 +36,14 @@ def measure(case: Mapping, watch: Watch) -> Turns:
         environment=with_python_first(),
     )
     runs: list[ProgramRun] = []
+    # All runs of a turn together end before the controller's patience does: it would end this
+    # process, which alone knows all processes of the command.
+    at_once = len(cases) * (2 if command.setup else 1)
+    limit = 0.9 * case["patience"] / at_once
     for _ in range(case["turns"]):
         yield
         try:
-            runs.append(command.run(watch))
+            runs.append(command.run(watch, limit))
         except Stopped as error:
             raise TrialError(GONE) from error
         if parameters["compares"] and runs[-1].output.checksum != runs[0].output.checksum:
@@ -81,9 +86,11 @@ def main() -> int:
     # The controller says nothing during a turn: if its line can be read then, it has closed it.
     watch = {controller.fileno(): lambda: True}
     cases = (request, *request["others"])
-    return take_part(
-        controller, request["config"], lambda: [measure(case, watch) for case in cases]
-    )
+
+    def measurements() -> list[Turns]:
+        return [measure(case, cases, watch) for case in cases]
+
+    return take_part(controller, request["config"], measurements)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from ftrun.supervise import Child, Completed, Watch
 
 END_SECONDS = 2.0
 """Time for the trial of a command to end the command."""
+HANGS = "it hangs, or did not end within"
 
 
 class TrialFailed(Exception):
@@ -95,7 +96,7 @@ class Process:
         try:
             return self._go_on()
         except TimedOut as error:
-            why = f"it hangs, or did not end within {self._patience:.0f} s"
+            why = f"{HANGS} {self._patience:.0f} s"
             raise TrialFailed(why + last_lines(error.stderr), hung=True) from error
 
     def _go_on(self) -> dict | None:
@@ -163,7 +164,8 @@ class TrialProcess(Process):
             return None
         outcome = self._child.finish(b"", self._watch, self._patience)
         if outcome.returncode:
-            raise TrialFailed(last_words(outcome))
+            words = last_words(outcome)
+            raise TrialFailed(words, hung=HANGS in words.partition("\n")[0])
         if answer is None:
             raise TrialFailed(f"no result on its stdout{last_lines(outcome.stderr)}")
         # The trial has been waited for, so all CPU time

@@ -5,20 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
 import sys
 import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import IO
 
 from ftbench.plan.scenario import TrialError
-from ftbench.trial.process import how_it_ended
+from ftbench.trial.process import HANGS, how_it_ended
 from ftrun.supervise import Child, Completed, Watch
 
 KEPT = 64 * 1024
 """Bytes of the output that are kept, to show where two outputs differ."""
-FOREVER = 1e6
-"""Limit of a run in seconds. The controller has a shorter one, and ends the trial."""
+SHOWN = 200
+"""Characters of a command that messages show."""
 
 
 class Output:
@@ -67,51 +69,78 @@ class Program:
     """Path of the file that each run reads; None for an empty input."""
     environment: Mapping[str, str] = field(default_factory=dict)
 
-    def run(self, watch: Watch) -> ProgramRun:
+    def run(self, watch: Watch, seconds: float) -> ProgramRun:
         """Run the set-up, then the command; return what the command took.
 
-        Raises TrialError if one of them cannot be started or fails, and Stopped if a callback of
-        *watch* ended it. No process of theirs is left then.
+        Raises TrialError if one of them cannot be started, fails or takes longer than *seconds*,
+        and Stopped if a callback of *watch* ended it. No process of theirs is left then.
         """
+        _check_python(self.arguments[0], self.environment["PATH"])
         if not self.setup:
-            return _run(self.arguments, self.stdin, self.environment, watch)
-        before = _run(self.setup, None, self.environment, watch)
-        run = _run(self.arguments, self.stdin, self.environment, watch)
+            return self._run(self.arguments, self.stdin, watch, seconds)
+        before = self._run(self.setup, None, watch, seconds)
+        run = self._run(self.arguments, self.stdin, watch, seconds)
         left_behind = before.left_behind + run.left_behind
         return replace(run, left_behind=left_behind, setup_seconds=before.seconds)
 
+    def _run(
+        self, arguments: Sequence[str], stdin: str | None, watch: Watch, seconds: float
+    ) -> ProgramRun:
+        words, output = shlex.join(arguments)[:SHOWN], Output()
+        with contextlib.ExitStack() as stack:
+            file = stack.enter_context(_opened(stdin))
+            began = time.time()
+            try:
+                child = Child([*arguments], self.environment, keep=KEPT, tree=True, stdin=file)
+            except OSError as error:
+                raise TrialError(f"`{words}` cannot be run: {error.strerror}") from error
+            stack.enter_context(contextlib.closing(child))
+            child.stdout.take = output.take
+            if not child.listen(watch, seconds):
+                raise TrialError(f"`{words}`: {HANGS} {seconds:.0f} s")
+            if child.returncode:
+                raise TrialError(_failure(words, child, bytes(output.head), stdin))
+            assert child.usage, "set at its end"
+            return ProgramRun(
+                began=began,
+                seconds=child.seconds,
+                cpu_seconds=child.usage.ru_utime + child.usage.ru_stime,
+                peak_mib=child.usage.ru_maxrss / 1024,
+                output=output,
+                left_behind=child.left_behind,
+            )
+
 
 def with_python_first(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return *environment* with the programs of this Python first on PATH: `python`, `pytest`."""
-    path = os.path.dirname(sys.executable), environment.get("PATH", os.defpath)
-    return {**environment, "PATH": os.pathsep.join(path)}
+    """Return *environment* with the programs of this Python first on PATH: `python`, `pytest`. A
+    virtual environment in it becomes this Python's.
+    """
+    paths = environment.get("PATH", os.defpath).split(os.pathsep)
+    changed = dict(environment)
+    if active := environment.get("VIRTUAL_ENV"):
+        paths = [path for path in paths if path != os.path.join(active, "bin")]
+        changed["VIRTUAL_ENV"] = sys.prefix
+    changed["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), *paths])
+    return changed
 
 
-def _run(
-    arguments: Sequence[str], stdin: str | None, environment: Mapping[str, str], watch: Watch
-) -> ProgramRun:
-    words = shlex.join(arguments)
-    output = Output()
-    began = time.time()
+def _check_python(program: str, path: str) -> None:
+    """Raise TrialError if *program* is a Python that is not of this configuration."""
+    found = shutil.which(program, path=path) or ""
+    if os.path.basename(program).startswith("python") and found:
+        if os.path.dirname(found) != os.path.dirname(sys.executable):
+            raise TrialError(
+                f"{program} is {found}, the same in every configuration: write python, which is "
+                "the Python of each"
+            )
+
+
+def _opened(path: str | None) -> IO[bytes]:
+    """Open the file that a command reads; raises TrialError."""
     try:
-        with open(stdin or os.devnull, "rb") as file:
-            child = Child([*arguments], environment, keep=KEPT, tree=True, stdin=file)
+        return open(path or os.devnull, "rb")
     except OSError as error:
-        raise TrialError(f"`{words}` cannot be run: {error.strerror}") from error
-    with contextlib.closing(child):
-        child.stdout.take = output.take
-        child.listen(watch, FOREVER)
-        if child.returncode:
-            raise TrialError(_failure(words, child, bytes(output.head), stdin))
-        assert child.usage, "set at its end"
-        return ProgramRun(
-            began=began,
-            seconds=child.seconds,
-            cpu_seconds=child.usage.ru_utime + child.usage.ru_stime,
-            peak_mib=child.usage.ru_maxrss / 1024,
-            output=output,
-            left_behind=child.left_behind,
-        )
+        raise TrialError(f"--stdin {path} cannot be read: {error.strerror}") from error
 
 
 def _failure(words: str, child: Child, printed: bytes, stdin: str | None) -> str:

@@ -8,7 +8,6 @@ import textwrap
 import zlib
 from pathlib import Path
 
-import psutil
 import pytest
 
 from ftbench.arguments import UsageError, parse
@@ -35,9 +34,16 @@ LINE = "python prog.py {n}"
         (["--command", "true", "--dataset", "a.py:b"], "measured alone"),
         (["--command", "true", "pillow"], "measured alone"),
         (["--command", "true", "--workers", "2"], "--parameter n=1,2,4"),
-        (["--command", "true", "--stdin", "missing"], "there is no such file"),
+        (["--command", "true", "--stdin", "missing"], "there is no such regular file"),
         (["--command", "true", "--ranks", "2"], "it runs a command"),
         (["--command", "true", "--batch-size", "2"], "loads nothing"),
+        (["--command", "true\nfalse"], "line breaks or other control characters"),
+        (["--command", "true \udcff"], "line breaks or other control characters"),
+        (["--command", "A=1 true"], "use env A=1 ..."),
+        (["--command", "python -X gil=1 -c 1"], "-X gil is what the configurations differ in"),
+        (["--command", "true", "--setup", "a && b"], "--setup: no shell reads it, so && would"),
+        (["--command", "{n}", "--parameter", "n=1", "--parameter", "m=1"], "given twice"),
+        (["--command", "true", "--stdin", "/dev/null"], "there is no such regular file"),
         (["--setup", "true"], "--setup belongs to --command"),
         (["--no-compare"], "--no-compare belongs to --command"),
         (["--package", "numpy"], "belong to --dataset or --command"),
@@ -76,6 +82,11 @@ def test_values_that_have_the_same_name_are_told_apart():
     cases = list(UsersCommand(LINE, "n", ("a b", "a-b", "/", "nan", "1e999")).cases())
     assert [case.name for case in cases] == ["a-b", "a-b-2", "3", "nan", "1e999"]
     assert {case.value for case in cases} == {None}
+
+
+def test_quoted_characters_of_a_shell_are_arguments():
+    assert parse(["--command", "find . -exec ls {} \\;"]).command
+    assert parse(["--command", 'grep "<" file']).command
 
 
 def test_a_command_without_a_parameter_keeps_its_braces():
@@ -117,7 +128,7 @@ def test_a_run_has_its_time_memory_and_output():
         time.sleep(0.3)
         print("done")
     """
-    run = program(text).run({})
+    run = program(text).run({}, 60)
     assert run.seconds > 0.5 and 0.2 < run.cpu_seconds < run.seconds
     assert run.peak_mib > 200
     assert run.output.head == b"done\n" and run.output.checksum == zlib.crc32(b"done\n")
@@ -125,7 +136,7 @@ def test_a_run_has_its_time_memory_and_output():
 
 
 def test_a_long_output_is_checked_whole_and_kept_in_part():
-    run = program("import sys\nfor _ in range(64): sys.stdout.write('x' * (1 << 20))").run({})
+    run = program("import sys\nfor _ in range(64): sys.stdout.write('x' * (1 << 20))").run({}, 60)
     assert run.output.checksum == zlib.crc32(b"x" * (64 << 20))
     assert len(run.output.head) == KEPT
 
@@ -135,7 +146,7 @@ def test_set_up_runs_before_each_run_and_stdin_is_read_by_each(tmp_path):
     data.write_text("words")
     setup = [sys.executable, "-c", f"open({str(log)!r}, 'a').write('x')"]
     reads = program("print(input())", setup=setup, stdin=str(data))
-    assert [reads.run({}).output.head for _ in range(2)] == [b"words\n"] * 2
+    assert [reads.run({}, 60).output.head for _ in range(2)] == [b"words\n"] * 2
     assert log.read_text() == "xx"
 
 
@@ -149,7 +160,7 @@ def test_set_up_runs_before_each_run_and_stdin_is_read_by_each(tmp_path):
 )
 def test_a_run_that_fails_says_how(text, reason, capsys):
     with pytest.raises(TrialError) as error:
-        program(text).run({})
+        program(text).run({}, 60)
     assert reason in str(error.value)
     if "enough" in text:
         assert "enough" in capsys.readouterr().err
@@ -157,7 +168,7 @@ def test_a_run_that_fails_says_how(text, reason, capsys):
 
 def test_a_program_that_does_not_exist_is_named():
     with pytest.raises(TrialError, match="`no-such-program` cannot be run: No such file"):
-        Program(["no-such-program"], environment=with_python_first()).run({})
+        Program(["no-such-program"], environment=with_python_first()).run({}, 60)
 
 
 LEAVES = """
@@ -168,7 +179,7 @@ LEAVES = """
 
 def test_processes_that_are_left_behind_are_ended(children):
     setup = [sys.executable, "-c", textwrap.dedent(LEAVES)]
-    run = program(LEAVES, setup=setup).run({})
+    run = program(LEAVES, setup=setup).run({}, 60)
     assert run.left_behind == 2 and run.setup_seconds > 0
     assert children() == []
 
@@ -177,14 +188,33 @@ def test_a_run_can_be_stopped():
     reader, writer = os.pipe()
     os.close(writer)
     with pytest.raises(Stopped):
-        program("import time; time.sleep(1000)").run({reader: lambda: True})
+        program("import time; time.sleep(1000)").run({reader: lambda: True}, 60)
     os.close(reader)
+
+
+def test_a_run_that_hangs_leaves_no_process(children):
+    with pytest.raises(TrialError, match="it hangs, or did not end within 2 s"):
+        program(LEAVES + "    import time; time.sleep(1000)").run({}, 2)
+    assert children() == []
+
+
+def test_another_python_is_refused(tmp_path):
+    (tmp_path / "python3.99").write_text("#!/bin/sh")
+    (tmp_path / "python3.99").chmod(0o755)
+    with pytest.raises(TrialError, match="python3.99, the same in every configuration"):
+        Program([str(tmp_path / "python3.99")], environment=with_python_first()).run({}, 60)
+
+
+def test_a_virtual_environment_is_that_of_the_configuration():
+    changed = with_python_first({"PATH": "/other/bin:/bin", "VIRTUAL_ENV": "/other"})
+    assert changed["PATH"] == f"{os.path.dirname(sys.executable)}:/bin"
+    assert changed["VIRTUAL_ENV"] == sys.prefix
 
 
 def test_python_is_that_of_the_configuration():
     run = Program(
         ["python", "-c", "import sys; print(sys.executable)"], environment=with_python_first()
-    ).run({})
+    ).run({}, 60)
     assert os.path.dirname(run.output.head.decode()) == os.path.dirname(sys.executable)
 
 
@@ -195,6 +225,7 @@ def test_python_is_that_of_the_configuration():
         ("1\n", "1\n2\n", "prints line 2 as nothing in gil and '2' in ft"),
         ("x", "x", "or after the first 64 KiB"),
         ("x" * 100, "y", f"'{'x' * 60}...' in gil"),
+        ("x" * 99 + "1", "x" * 99 + "2", f"'...{'x' * 30}1' in gil and '...{'x' * 30}2' in ft"),
     ],
 )
 def test_where_outputs_differ(a, b, words):
@@ -280,10 +311,10 @@ def test_outputs_that_differ_are_not_compared(bench, twin):
 @pytest.mark.slow
 def test_a_configuration_in_which_it_fails_is_left_out(bench, twin):
     done = bench("import sys; sys._is_gil_enabled() or sys.exit('needs the GIL')")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == (1 if twin == "ft" else 0), done.stderr
     if twin == "ft":
         assert "it fails in ft: `python" in done.stderr and "needs the GIL" in done.stderr
-        assert "configuration ft:" in done.stdout
+        assert "INCOMPLETE: it fails in ft" in done.stdout
     done = bench("raise SystemExit('never works')")
     assert done.returncode == 1 and "never works" in done.stderr
 
