@@ -13,6 +13,10 @@ from ftbench.plan.scenario import Scenario
 from ftbench.scenarios.command import UsersCommand
 
 
+class UsageError(Exception):
+    """Raised if the command line is invalid or asks for something impossible."""
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """The checked options of a run. The fields without a comment are named after their options."""
