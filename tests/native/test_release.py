@@ -123,7 +123,8 @@ def test_images_are_pushed_without_a_tag_then_joined_and_tagged(release, twin, n
     assert create.endswith(f" {image}@sha256:123 {image}@sha256:abc")
 
     calls.unlink()
-    variables |= {"CUDA": "no", "SBOM": sbom(torch=f"{locked('torch')}+cpu")}
+    for_cpus = {name: f"{locked(name)}+cpu" for name in ("torch", "torchvision")}
+    variables |= {"CUDA": "no", "SBOM": sbom(**for_cpus)}
     completed([*publish, *build], 0, env=variables)
     completed([*publish, *tag], 0, env=variables)
     built, _, create, _ = calls.read_text().splitlines()
