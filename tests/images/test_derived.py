@@ -17,7 +17,7 @@ from tests.programs import completed
 pytestmark = pytest.mark.timeout(3600)  # the first test builds the images
 
 RECIPE = (CHECKOUT / "docs" / "benchmark.md").read_text()
-BUILDS = re.findall(r"`(docker build [^`]+)`", RECIPE)
+BUILDS = re.findall(r"`(docker build -t [^`]+)`", RECIPE)
 (FT_IMAGE, GIL_IMAGE) = re.search(r"`FT_IMAGE=(\S+) GIL_IMAGE=(\S+)`", RECIPE).groups()
 # The engine may have no network: pip finds the package in a folder of the twin's image.
 WITH_WHEEL = """
