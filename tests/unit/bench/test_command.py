@@ -1,5 +1,6 @@
 """--command: what is refused, one run of a program, and real runs of the benchmark with it."""
 
+import ctypes
 import os
 import shlex
 import signal
@@ -17,10 +18,18 @@ from ftbench.rounds.first_runs import where_different
 from ftbench.scenarios.command import UsersCommand, scenario, sized
 from ftbench.trial.program import KEPT, Program, with_python_first
 from ftrun.errors import Stopped
+from ftrun.process_tree import PR_SET_CHILD_SUBREAPER
 from tests.processes import assert_gone, descendants, wait_until
 from tests.programs import completed, programs_to_end
 
 LINE = "python prog.py {n}"
+
+
+@pytest.fixture(autouse=True)
+def adopts_no_orphans():
+    """A run makes this process adopt orphans of the command. Later tests leave theirs to init."""
+    yield
+    assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) == 0
 
 
 @pytest.mark.parametrize(
