@@ -116,7 +116,7 @@ def test_a_python_without_the_packages(refused, twin, tmp_path):
             "--batch-size is for what loads batches; contention loads nothing",
         ),
         (["--workers", "-1"], "'-1' is not a whole number"),
-        (["--workers", "0"], "0 workers alone leave nothing to compare: 0,1,2 does"),
+        (["--workers", "0"], "0 alone has nothing to be compared with; use 0,1,2"),
         (
             ["augment", "interference", "--workers", "0,1"],
             "interference needs workers: it loads while the loop's steps run. These do without: "
