@@ -87,7 +87,7 @@ def _answer(why: Why) -> Iterator[str]:
         # A copy of one of them may cure nothing, as they may hold the same objects.
         for part in culprits:
             alone = f"with a copy of it alone {_times(part.cured)} one"
-            yield f"They fight over {_title(part)}. {_harm(part)}; {alone}."
+            yield f"They fight over {_title(part).rstrip(',')}. {_harm(part)}; {alone}."
     if gains:
         yield ADVICE + _condition(why)
 
