@@ -1,12 +1,11 @@
 """The recipe of docs/libraries.md for torchvision's random transforms: the same images for all workers."""
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from ftloader import DataLoader
 from tests.checkout import CHECKOUT
+from tests.libraries.classifying import write_images
 from tests.markdown_files import code_blocks
 
 pytestmark = pytest.mark.slow
@@ -14,10 +13,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def dataset(tmp_path, monkeypatch):
-    for number in range(16):
-        pixels = np.random.default_rng(number).integers(0, 256, (40, 30, 3), np.uint8)
-        (tmp_path / "train" / f"{number % 2}").mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels).save(tmp_path / "train" / f"{number % 2}" / f"{number}.png")
+    write_images(tmp_path / "train", 16, 2)
     monkeypatch.chdir(tmp_path)
     blocks = code_blocks((CHECKOUT / "docs" / "libraries.md").read_text(), "python")
     names = {}

@@ -5,21 +5,12 @@
 training of a classifier as in torchvision's references/classification/train.py.
 """
 
-import numpy as np
 import torch
-from PIL import Image
+from classifying import losses, write_images
 from torch import nn
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, default_collate
 from torchvision import datasets, models, transforms, tv_tensors
 from torchvision.transforms import v2
-
-
-def images(folder):
-    for number in range(24):
-        (folder / f"{number % 3}").mkdir(exist_ok=True)
-        pixels = np.random.default_rng(number).integers(0, 256, (40, 30, 3), np.uint8)
-        Image.fromarray(pixels).save(folder / f"{number % 3}" / f"{number:02}.png")
-    return folder
 
 
 def sums(batches):
@@ -36,7 +27,7 @@ def program_image_folder(folder):
         transforms.ToTensor(),
         transforms.Normalize([0.5], [0.2]),
     ]
-    dataset = datasets.ImageFolder(images(folder), transforms.Compose(steps))
+    dataset = datasets.ImageFolder(write_images(folder), transforms.Compose(steps))
     loader = DataLoader(
         dataset,
         batch_size=4,
@@ -51,7 +42,9 @@ def program_v2(folder):
     steps = [v2.ToImage(), v2.Resize(24), v2.CenterCrop(20), v2.ToDtype(torch.float32, scale=True)]
     return sums(
         DataLoader(
-            datasets.ImageFolder(images(folder), v2.Compose(steps)), batch_size=4, num_workers=2
+            datasets.ImageFolder(write_images(folder), v2.Compose(steps)),
+            batch_size=4,
+            num_workers=2,
         )
     )
 
@@ -61,7 +54,7 @@ def program_random_transforms(folder):
     # which ones a sample gets depends on the workers.
     steps = [v2.ToImage(), v2.RandomResizedCrop(16), v2.RandomHorizontalFlip(), v2.ColorJitter(0.5)]
     loader = DataLoader(
-        datasets.ImageFolder(images(folder), v2.Compose(steps)), batch_size=4, num_workers=2
+        datasets.ImageFolder(write_images(folder), v2.Compose(steps)), batch_size=4, num_workers=2
     )
     first, second = (list(loader) for _ in range(2))
     differ = [not torch.equal(a, b) for (a, _), (b, _) in zip(first, second)]
@@ -88,7 +81,7 @@ def program_image_and_mask(folder):
 def program_batch_transforms(folder):
     mix = v2.MixUp(num_classes=3)
     dataset = datasets.ImageFolder(
-        images(folder), v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
+        write_images(folder), v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
     )
     loader = DataLoader(
         dataset,
@@ -112,7 +105,7 @@ def program_classification_reference(folder):
             v2.ToPureTensor(),
         ]
     )
-    dataset = datasets.ImageFolder(images(folder), preset)
+    dataset = datasets.ImageFolder(write_images(folder), preset)
     train, test = (
         DataLoader(dataset, batch_size=8, sampler=sampler(dataset), num_workers=2)
         for sampler in (RandomSampler, SequentialSampler)
@@ -121,17 +114,4 @@ def program_classification_reference(folder):
     criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.1)
-    losses = []
-    for _epoch in range(2):
-        model.train()
-        for image, target in train:
-            loss = criterion(model(image), target)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-        scheduler.step()
-        model.eval()
-        with torch.inference_mode():
-            losses += [criterion(model(image), target).item() for image, target in test]
-    return losses
+    return losses(model, criterion, optimizer, train, test, scheduler)
