@@ -39,7 +39,7 @@ class Faces(Dataset):
 
 
 def write_noise(folder: Path, people: int = 8, images: int = 16) -> None:
-    """Write images of noise in the form of the dataset, so many for each person."""
+    """Write images of noise in the form of the dataset, for each person."""
     for person in range(people):
         (folder / f"Person_{person}").mkdir()
         for number in range(1, images + 1):

@@ -474,7 +474,8 @@ def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> R
     if namespace.list:
         print(listing(), flush=True)
         line.exit()
-    named = _scenarios(namespace)
+    users = users_command(namespace)
+    named = (command.scenario(users),) if users else _scenarios(namespace)
     if namespace.every is not None and namespace.again is None:
         raise UsageError(
             "--every belongs to --again: --again 5 --every 1h makes five runs, an hour apart"
@@ -495,7 +496,7 @@ def parse(arguments: list[str], program: str = PROGRAM, both: bool = False) -> R
         data=namespace.data,
         dataset=namespace.dataset,
         collate_fn=namespace.collate_fn,
-        command=users_command(namespace),
+        command=users,
         packages=tuple(namespace.package),
         requirements=namespace.requirements,
         cache=namespace.cache,
@@ -532,9 +533,7 @@ def _check_why(given: argparse.Namespace, line: argparse.ArgumentParser) -> None
 
 
 def _scenarios(given: argparse.Namespace) -> tuple[Scenario, ...]:
-    """Return the scenarios that the arguments name; raises UsageError."""
-    if users := users_command(given):
-        return (command.scenario(users),)
+    """Return the scenarios that the arguments name, without --command; raises UsageError."""
     if given.dataset is not None:
         if given.scenarios:
             raise UsageError("--dataset is measured alone: name no scenario with it")

@@ -234,16 +234,16 @@ def _other_gain(group: Group, outlier: Outlier) -> str:
 
 
 def _kinds(kinds: Sequence[MachineKind]) -> Table:
-    rows, speed = [], "samples/s"
+    rows, of_command = [], kinds[0].waterfall.scenario == COMMAND
     factors = in_factors(kind.total for kind in kinds)
     for kind in kinds:
         steps = kind.waterfall.throughput
-        first, last = f"{steps.start.value:.0f}", f"{steps.end:.0f}"
-        if kind.waterfall.scenario == COMMAND:
-            speed = "a run"
-            first, last = map(run_words.run_seconds, (steps.start.value, steps.end))
+        first, last = (
+            run_words.speed_figure(value, of_command) for value in (steps.start.value, steps.end)
+        )
         workers, effect = str(kind.waterfall.workers), outcome(THROUGHPUT, steps.total, factors)
         rows.append((kind.name, str(kind.number), workers, first, last, effect))
+    speed = "a run" if of_command else "samples/s"
     head = ("kind of machine", "machines", "workers", f"{speed}, first", "last", "throughput")
     return Table(head, tuple(rows), frozenset({1, 2, 3, 4}))
 

@@ -36,13 +36,13 @@ class Opening(NamedTuple):
 
 def openings(run: Analysis) -> Iterator[Opening]:
     """Yield the first lines of the report on each waterfall."""
-    told = set()
+    with_limits = set()
     for fall in run.waterfalls:
         sentence = run_words.opening(fall.scenario, verdict_words.sentence(run, fall))
         remarks = hour_words.sentences(run, fall)
-        if fall.scenario not in told:  # of all its cases alike
+        if fall.scenario not in with_limits:  # of all its cases alike
             remarks += run_words.limits(run.scenario(fall.scenario))
-        told.add(fall.scenario)
+        with_limits.add(fall.scenario)
         yield Opening(sentence, *advice(run, fall), remarks)
 
 

@@ -61,6 +61,11 @@ def speed(scenario: str, throughput: float) -> str:
     return f"{METRICS['throughput'].write(throughput)} samples/s"
 
 
+def speed_figure(throughput: float, of_command: bool) -> str:
+    """Return a throughput without its unit: "812", or of a command the time of a run: "3.42 s"."""
+    return run_seconds(throughput) if of_command else f"{throughput:.0f}"
+
+
 def run_seconds(throughput: float) -> str:
     """Return the time of a command's run: "3.42 s", from its throughput (runs/s)."""
     seconds = 1 / throughput

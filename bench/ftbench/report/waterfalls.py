@@ -47,12 +47,13 @@ def drawn(
     *dot* says what each dot on a bar stands for, such as "process" or "machine".
     *dots*: the throughputs of each candidate of the chain, then of the further steps.
     """
+    of_command = fall.scenario == COMMAND
     start, last, cpu = fall.throughput.start, fall.throughput.steps[-1], fall.cpu_per_1000
     values = speeds(fall)
     changes = [*fall.throughput.all_changes.values(), *cpu.all_changes.values()]
     factors = verdict_words.in_factors(changes, verdict_words.NEXT_TO_FACTORS)
     rows = [_row(start.name, start.candidate, (0.0, values[0]), dot, dots[0])]
-    cells = [(start.name, "", _speed(rows[0].variant, values[0]), "", "")]
+    cells = [(start.name, "", run_words.speed_figure(values[0], of_command), "", "")]
 
     def add(row: Row, change: Change, cpu_change: Change) -> None:
         texts = _cells(row, change, cpu_change, factors)
@@ -84,7 +85,7 @@ def drawn(
         ends = values[-1], _after(values[-1], step.change)
         add_step(step, cpu_step, ends, of_step)
     unit, column, changed = "samples/s", "samples/s", "throughput"
-    if fall.scenario == COMMAND:
+    if of_command:
         unit, column, changed = "runs/s", "a run", "speed"
     head = ("what changes", "factor", column, changed, "CPU time")
     return Chart(
@@ -113,10 +114,9 @@ def _row(name: str, key: str, ends: Ends, unit: str, dots: Sequence[float]) -> R
     """Return the bar of the candidate *key* between two *ends*, before its change is known."""
     config, variant, _ = key.split("/", 2)
     begin, value = ends
-    per_second, of_samples = "/s", " samples/s"
-    if variant == RUNS:
-        per_second = of_samples = ""
-    values = ", ".join(_speed(variant, dot) for dot in dots)
+    of_command = variant == RUNS
+    per_second, of_samples = ("", "") if of_command else ("/s", " samples/s")
+    values = ", ".join(run_words.speed_figure(dot, of_command) for dot in dots)
     return Row(
         label=name,
         value=value,
@@ -125,17 +125,10 @@ def _row(name: str, key: str, ends: Ends, unit: str, dots: Sequence[float]) -> R
         hover=f"one {unit} each: {values}{of_samples}",
         config=config,
         variant=variant,
-        text=f"{_speed(variant, value)}{per_second}",
+        text=f"{run_words.speed_figure(value, of_command)}{per_second}",
         begin=begin,
         dots=tuple(dots),
     )
-
-
-def _speed(variant: str, throughput: float) -> str:
-    """Return a throughput without its unit, or the time of a command's run with it."""
-    if variant == RUNS:
-        return run_words.run_seconds(throughput)
-    return f"{throughput:.0f}"
 
 
 Cells = tuple[str, str, str, str, str]
@@ -149,7 +142,8 @@ def _cells(row: Row, change: Change, cpu: Change, factors: bool) -> Cells:
         factor = f"x {change.ratio:.2f}"
         # The column's heading says CPU time.
         cpu_words = verdict_words.outcome(METRICS[CPU], cpu, factors).replace(" CPU time", "")
-    return row.label, factor, _speed(row.variant, row.value), words, cpu_words
+    speed = run_words.speed_figure(row.value, row.variant == RUNS)
+    return row.label, factor, speed, words, cpu_words
 
 
 def _with_change(row: Row, cells: Cells) -> Row:

@@ -74,17 +74,16 @@ class FirstRuns:
         first, *others = [
             Task(
                 patient,
-                [],
-                RUNS,
-                0,
-                1,
-                0,
-                1,
-                PREFETCH_FACTOR,
-                case.name,
-                case.parameters,
-                1,
-                config,
+                paths=[],
+                variant=RUNS,
+                workers=0,
+                batch_size=1,
+                warmup_batches=0,
+                batches=1,
+                prefetch_factor=PREFETCH_FACTOR,
+                case=case.name,
+                parameters=case.parameters,
+                config=config,
             )
             for case in self.scenario.plan.cases
         ]

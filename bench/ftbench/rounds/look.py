@@ -23,8 +23,8 @@ from ftrun.configurations import TWIN
 
 @dataclass(frozen=True)
 class FirstFacts:
-    """Findings of the first trials of a user-supplied dataset, or of a command, to which
-    only the first two apply.
+    """Findings of the first trials of a user-supplied dataset, or of a command. What applies to one
+    of them alone has a default.
     """
 
     scenario: Scenario

@@ -42,13 +42,9 @@ def dataset(task: Task) -> Any:
 def measure(task: Task) -> Turns:
     """Seed torch's generator, from which loaders draw their base seed,
     and measure as ftbench.measure.epochs does.
-
-    Each of torch's operations uses one thread, in workers and without them.
     """
     import torch
 
-    # As workers have it: threads of torch would do a part of the work without workers, too.
-    torch.set_num_threads(1)
     torch.manual_seed(SEED)
     return epochs.measure(task)
 

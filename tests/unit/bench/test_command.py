@@ -298,7 +298,10 @@ def test_a_real_run(bench, run_bench, twin, tmp_path):
         merged = run_bench("merge", out, "--out", tmp_path / "merged", status=0)
         assert "a run, first" in (tmp_path / "merged/summary.md").read_text(), merged.stdout
     page = (out / "report.html").read_text()
-    assert "Each turn starts the command anew" in page and "CPU time per 1,000 runs" in page
+    assert (
+        "Each turn starts the command in a new process" in page
+        and "CPU time per 1,000 runs" in page
+    )
     assert "samples/s" not in page
     assert "--parameter n=1,2" in page  # the command that repeats it
 
