@@ -213,7 +213,9 @@ def test_next_makes_no_more_calls_for_a_larger_batch(kind):
             sys.setprofile(None)
         return count
 
-    assert calls(2000) <= calls(2) + 20  # what the worker does meanwhile may differ
+    # What the worker does meanwhile may differ.
+    large, small = (min(calls(size) for _ in range(5)) for size in (2000, 2))
+    assert large <= small + 20
 
 
 @pytest.mark.parametrize("kind", NESTED)

@@ -27,6 +27,7 @@ from ftbench.measure import ranks
 from ftbench.measure.neighbours import side_by_side
 from ftbench.plan.scenario import Task, TrialError, Turns
 from ftbench.plan.waterfall import PROCESSES, TODAY
+from ftbench.trial.reasons import MARK, with_reason
 from ftrun.configurations import CONFIGURATIONS, gil_enabled, this_twin
 from ftrun.parent_death import die_with_parent
 
@@ -62,8 +63,8 @@ class ControllerPipe:
         return self._lines.fileno()
 
     def fail(self, why: str) -> None:
-        """Write *why*, the reason for which this process fails, to stderr."""
-        print(why.rstrip("\n"), file=sys.stderr, flush=True)
+        """Write *why* this process fails to stderr: a traceback, or MARK and the reason."""
+        print(with_reason(why), file=sys.stderr, flush=True)
 
 
 def check_configuration(config: str) -> dict:
@@ -207,7 +208,7 @@ def take_part(
         if "unavailable" not in result:
             result.update(check_configuration(config))
     except TrialError as error:
-        controller.fail(f"trial: {error}")
+        controller.fail(f"{MARK}{error}")
         return 1
     except (Exception, SystemExit):
         # If the dataset or a library called sys.exit, its status would say nothing.

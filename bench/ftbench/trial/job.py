@@ -25,7 +25,8 @@ from ftbench.machine.usage import cpu_seconds, tree_usage
 from ftbench.measure.ranks import KEY, address
 from ftbench.plan.scenario import TrialError
 from ftbench.trial.child import ControllerPipe
-from ftbench.trial.process import how_it_ended, last_words
+from ftbench.trial.process import how_it_ended
+from ftbench.trial.reasons import MARK, reason_of
 from ftrun.configurations import command
 from ftrun.parent_death import die_with_parent
 from ftrun.supervise import Completed
@@ -124,7 +125,7 @@ class Job:
         try:
             self._conduct()
         except TrialError as error:
-            self.end(f"trial: {error}")
+            self.end(f"{MARK}{error}")
         except Exception:
             self.end(traceback.format_exc())
 
@@ -187,13 +188,12 @@ class Job:
 
     def _fail(self, rank: ConnectedRank, text: str) -> NoReturn:
         """End the job because this rank failed; `text` is the rank's traceback,
-        or "trial: " and the reason.
+        or MARK and the reason.
         """
-        why, _, _ = last_words(Completed(1, b"", text.encode(), 0.0)).partition("\n")
-        reason = f"trial: rank {rank.number} of {self._ranks}: {why}"
-        if not text.startswith("trial: "):
-            reason = text + reason
-        self.end(reason)
+        frames = ""
+        if not text.startswith(MARK):
+            frames = f"\n{text}"
+        self.end(f"{MARK}rank {rank.number} of {self._ranks}: {reason_of(text)}{frames}")
 
     def _lose(self, rank: ConnectedRank) -> NoReturn:
         """End this process, since the connection of this rank has ended.
@@ -209,7 +209,7 @@ class Job:
             failed = True
         if failed:
             threading.Event().wait(TORCHRUN_SECONDS)
-        self.end(f"trial: rank {rank.number} of {self._ranks} ended before its measurement did")
+        self.end(f"{MARK}rank {rank.number} of {self._ranks} ended before its measurement did")
 
 
 def _first_failed(codes: Mapping[int, int], lost: int | None) -> int:
@@ -254,7 +254,7 @@ def main() -> int:
             codes = {rank: failure.exitcode for rank, failure in error.failures.items()}
             rank = _first_failed(codes, job.lost)
             ended = how_it_ended(Completed(codes[rank], b"", b"", 0.0))
-            job.end(f"trial: rank {rank} of {ranks} ended too early: {ended}")
+            job.end(f"{MARK}rank {rank} of {ranks} ended too early: {ended}")
     except Exception:
         job.end(traceback.format_exc())
     conductor.join()

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from ftbench.machine.disturbance import between, counters, together
 from ftbench.plan.waterfall import RUNS
+from ftbench.trial.reasons import MARK, exception_in
 from ftrun.configurations import child_environment, command, last_lines
 from ftrun.errors import TimedOut
 from ftrun.supervise import Child, Completed, Watch
@@ -59,19 +60,15 @@ def last_words(outcome: Completed) -> str:
     lines = outcome.stderr.decode(errors="replace").rstrip().splitlines()
     if outcome.returncode != 1 or not lines:
         return how_it_ended(outcome) + last_lines(outcome.stderr)
-    # An exception stands in the line below the frames of its traceback,
-    # which are indented; notes follow it.
-    raised = [
-        line
-        for above, line in zip(lines, lines[1:])
-        if above.startswith(" ") and not line.startswith(" ")
-    ]
-    why = lines[-1]
-    if why.startswith("trial: ") or len(lines) == 1:
-        lines.pop()
-    elif raised:
-        why = raised[-1]
-    return why.removeprefix("trial: ") + last_lines("\n".join(lines).encode())
+    marked = [line for line in lines if line.startswith(MARK)]
+    if marked:
+        why = marked[-1]
+        lines.remove(why)
+    else:
+        why = exception_in(lines) or lines[-1]
+        if len(lines) == 1:
+            lines = []
+    return why.removeprefix(MARK) + last_lines("\n".join(lines).encode())
 
 
 class Process:
