@@ -2,6 +2,7 @@
 
 ./twins audit docs/audit/torchvision_sets.py:folder
 ./twins audit docs/audit/torchvision_sets.py:augmented
+./twins audit docs/audit/torchvision_sets.py:repeatable
 ./twins audit docs/audit/torchvision_sets.py:fake
 """
 
@@ -9,8 +10,11 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image
 from torchvision import datasets, transforms
+
+from ftloader import sample_draws
 
 IMAGES = 64
 
@@ -30,18 +34,28 @@ def folder():
     )
 
 
+CROPS = transforms.Compose(
+    [
+        transforms.RandomResizedCrop(32),
+        transforms.RandomHorizontalFlip(),
+        transforms.ToTensor(),
+    ]
+)
+
+
 def augmented():
     """Random crops, which draw from torch's global generator."""
-    return datasets.ImageFolder(
-        images(),
-        transforms.Compose(
-            [
-                transforms.RandomResizedCrop(32),
-                transforms.RandomHorizontalFlip(),
-                transforms.ToTensor(),
-            ]
-        ),
-    )
+    return datasets.ImageFolder(images(), CROPS)
+
+
+def repeatable():
+    """The same crops, drawn from the generator of each sample."""
+
+    def of_the_sample(image: Image.Image) -> torch.Tensor:
+        with sample_draws():
+            return CROPS(image)
+
+    return datasets.ImageFolder(images(), of_the_sample)
 
 
 def fake():

@@ -63,6 +63,7 @@ from ftloader.batch.slots import empty_sample
 from ftloader.compat.patch import patch_torch
 from ftloader.dataloader import DataLoader
 from ftloader.drop_in.installed import install, uninstall
+from ftloader.rng.draws import sample_draws
 from ftloader.rng.sample import sample_rng
 from ftloader.workers.info import get_worker_info
 
@@ -74,6 +75,7 @@ __all__ = [
     "empty_sample",
     "get_worker_info",
     "install",
+    "sample_draws",
     "sample_rng",
     "uninstall",
 ]

@@ -17,7 +17,7 @@ def dataset(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = code_blocks((CHECKOUT / "docs" / "libraries.md").read_text(), "python")
     names = {}
-    exec(next(block for block in blocks if "TorchFunctionMode" in block), names)
+    exec(next(block for block in blocks if "sample_draws" in block), names)
     return names["dataset"]
 
 

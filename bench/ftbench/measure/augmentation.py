@@ -1,27 +1,19 @@
-"""Augmentations of images for training a classifier: torchvision's, with ftloader.sample_rng.
+"""Augmentations of images for training a classifier: torchvision's, with ftloader.sample_draws.
 
 Random numbers depend on the sample alone, so the images are the same
 for any number and kind of workers.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
 import torch
 from PIL import Image
-from torch.overrides import TorchFunctionMode
 from torchvision.transforms import v2
 
-from ftloader import sample_rng
+from ftloader import sample_draws
 
 SIDE = 224
 # Mean and deviation of ImageNet's pixels. Most trained networks expect pictures that are
 # standardised by them.
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-# The functions that the transforms below draw with.
-DRAWS = frozenset(
-    {torch.rand, torch.randint, torch.randperm, torch.randn_like, torch.Tensor.uniform_}
-)
 
 CROP = (v2.RandomResizedCrop(SIDE, scale=(0.25, 1)), v2.RandomHorizontalFlip())
 FLOAT = (v2.ToImage(), v2.ToDtype(torch.float32, scale=True))
@@ -44,24 +36,6 @@ AUGMENTATIONS = {
 }
 
 
-class DrawFrom(TorchFunctionMode):
-    """Context manager: in this thread, DRAWS draw from a generator,
-    not from torch's global one, which threads share.
-    """
-
-    def __init__(self, generator: torch.Generator):
-        super().__init__()
-        self._generator = generator
-
-    def __torch_function__(
-        self, func: Callable, _types: Any, args: Sequence = (), kwargs: Mapping | None = None
-    ) -> Any:
-        options = dict(kwargs or {})
-        if func in DRAWS:
-            options["generator"] = self._generator
-        return func(*args, **options)
-
-
 class Augmented:
     """Dataset of augmented and standardised images: sample i is a float32 (3, 224, 224) tensor."""
 
@@ -74,5 +48,5 @@ class Augmented:
     def __getitem__(self, index: int) -> torch.Tensor:
         with Image.open(self._paths[index]) as file:
             image = file.convert("RGB")
-        with DrawFrom(sample_rng().torch):
+        with sample_draws():
             return self._augment(image)

@@ -40,6 +40,7 @@ POSITIONS = {
     ),
 }
 """By kind of handle: the harm that a shared position may do, and the remedy."""
+OWN = "; where the line is a library's, put a transform of your own in its place"
 
 
 def remedy_of_draw(name: str, generator: str, where: str) -> str:
@@ -54,10 +55,13 @@ def remedy_of_draw(name: str, generator: str, where: str) -> str:
         )
     if generator.startswith("NumPy"):
         calls = "random(), integers(), standard_normal(), shuffle(), choice()"
-        return f"at {where} use ftloader.sample_rng().numpy instead: {calls} and others"
+        return f"at {where} use ftloader.sample_rng().numpy instead: {calls} and others{OWN}"
     if generator.startswith("torch"):
-        return f"at {where} give {function}() the argument generator=ftloader.sample_rng().torch"
-    return f"at {where} write ftloader.sample_rng().python.{function}(...)"
+        return (
+            f"at {where} give {function}() the argument generator=ftloader.sample_rng().torch; "
+            "where the line is a library's, call that in a block `with ftloader.sample_draws():`"
+        )
+    return f"at {where} write ftloader.sample_rng().python.{function}(...){OWN}"
 
 
 _WRITES = {
@@ -160,7 +164,7 @@ _KINDS = {
         "{name}() uses {generator}",
         "All threads share this generator: which sample gets which number depends on the order of "
         "the threads, so a fixed seed does not repeat the results.",
-        "{remedy}; where the line is a library's, put a transform of your own in its place",
+        "{remedy}",
         f"called {_TWICE}",
     ),
     "known-limit": _FindingKind(
