@@ -105,7 +105,8 @@ HELP = {
         "time for the whole run (default: the scenarios' own, 1200 without names, --quick 300)"
     ),
     "--precision": (
-        "end early once every step's throughput is known to so much, up and down (default: 5%%)"
+        "end early once each step's throughput is known to this many percent, up and down "
+        "(default: 5%%)"
     ),
     "--workers": (
         "numbers of workers, 0 for a loop that loads by itself; with --ranks, of each rank "
@@ -203,7 +204,7 @@ def report_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     """Return the argument parser of the command `report`."""
     result = argparse.ArgumentParser(
         prog=f"{program} report",
-        description="Make the report again from a results.json, beside it, and print it.",
+        description="Make the report again from a results.json, next to it, and print it.",
     )
     result.add_argument(
         "path", type=host.inside, metavar="PATH", help="a run's directory, or its results.json"
