@@ -56,7 +56,7 @@ class Shared:
     def __init__(self, states: StateStore | None = None, tuner: WorkerTuner | None = None) -> None:
         self.states = StateStore() if states is None else states
         self.tuner = tuner  # of the latest iterator, with num_workers="auto"
-        self._handles_warned = False
+        self._handles_warned = self._draws_warned = False
         self.memory = BufferPool()
         self.records = EpochRecords()
         # batches ahead that the latest iterator has found to be enough: see iterators.ahead
@@ -71,6 +71,12 @@ class Shared:
         """
         if not self._handles_warned and (message := warning_of_handles(dataset)) is not None:
             self._handles_warned = True
+            warn_user(message)
+
+    def warn_of_draws(self, message: str) -> None:
+        """Warn once that samples draw from generators that worker threads share."""
+        if not self._draws_warned:
+            self._draws_warned = True
             warn_user(message)
 
 

@@ -12,6 +12,7 @@ import itertools
 import operator
 import queue
 import weakref
+from collections.abc import Mapping
 from typing import Any, Self
 
 import torch
@@ -31,6 +32,8 @@ from ftloader.iterators.pacing import Pacer
 from ftloader.iterators.prefetch import Prefetch
 from ftloader.protocols import has_getitems, is_stateful
 from ftloader.rng import program as global_generators
+from ftloader.rng.shared_draws import states_if_seeded, warning_of_draws
+from ftloader.state.samplers import draw_only_at_first
 from ftloader.workers import exit as program_exit
 from ftloader.workers.copies import Copier, Sources, sources_of
 from ftloader.workers.exit import WorkerThread
@@ -55,6 +58,12 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         # Each task is for one worker.
         self._private_queues = is_iterable or self._copies_dataset
         self._warns = loader.worker_method != "thread" and not copies
+        self._watches_draws = loader.worker_method != "thread" and (
+            is_iterable or draw_only_at_first(loader._index_sampler)
+        )
+        # of the program's generators, before the first batch is loaded
+        self._generators: Mapping[str, Any] | None = None
+        self._draws_warning: str | None = None
         self._tuner = tuner_of(loader)
         if self._tuner is None:
             number = workers = int(operator.index(loader.num_workers))
@@ -163,10 +172,20 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._pacer.begin(self._dispatcher, self._record)
         self._wait_for_copies()
         try:
-            self._dispatcher.dispatch(self._next_index)
+            self._dispatcher.dispatch(self._watched_index)
         except BaseException:
             self._pool.stop()  # interrupted, as in _next_data
             raise
+
+    def _watched_index(self) -> Any:
+        """Return the indices of the next batch, for the first batches of an epoch. In the first
+        epoch, note the states of the program's generators once the sampler has drawn.
+        """
+        index = self._next_index()
+        if self._watches_draws:
+            self._watches_draws = False
+            self._generators = states_if_seeded()
+        return index
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         # torch's DataLoader.__iter__ calls this for each epoch of persistent workers.
@@ -218,7 +237,15 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             ):
                 # a handle may have been opened for the first batch
                 self._shared.warn_of_handles(self._dataset)
-            return super().__next__()
+            if self._draws_warning is not None:
+                message, self._draws_warning = self._draws_warning, None
+                self._shared.warn_of_draws(message)
+            data = super().__next__()
+            if self._generators is not None:
+                # So far the training loop has drawn nothing.
+                self._draws_warning = warning_of_draws(self._generators)
+                self._generators = None
+            return data
 
     def _next_data(self) -> Any:
         try:

@@ -34,6 +34,7 @@ from torch.utils.data import (
     BatchSampler,
     DistributedSampler,
     RandomSampler,
+    SequentialSampler,
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
@@ -47,6 +48,7 @@ from ftloader.state.format import SavedState, state_of
 
 _DRAWING = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
+_TORCHS = {BatchSampler, DistributedSampler, SequentialSampler, *_DRAWING}
 _INNER = ("sampler", "batch_sampler", "_sampler", "_batch_sampler")
 LOADER = "loader.generator"
 ITERATOR = "iterator"
@@ -61,6 +63,11 @@ def chain(index_sampler: Any) -> list[Any]:
             if inner is not None and all(inner is not other for other in samplers):
                 samplers.append(inner)
     return samplers
+
+
+def draw_only_at_first(index_sampler: Any) -> bool:
+    """Return True if all samplers are torch's, which draw nothing once they have yielded."""
+    return all(type(sampler) in _TORCHS for sampler in chain(index_sampler))
 
 
 class OwnGenerators:
