@@ -26,8 +26,8 @@ DISTRIBUTION_LIMIT = 2000
 
 @dataclass(frozen=True)
 class Scenario:
-    """One kind of data loading work. Its functions are called
-    in a trial's process, except `workers`.
+    """One kind of data loading work, or the user's command. Its functions are called in a trial's
+    process, except `workers`.
     """
 
     name: str
@@ -35,10 +35,16 @@ class Scenario:
     """One line for the head of a report."""
     sample_bytes: int
     """Bytes of one sample in a batch."""
-    dataset: Callable[[Task], Any]
-    """Function that builds the map-style dataset of a trial."""
-    measure: Callable[[Task], dict | Turns]
-    """Function that measures: ftbench.measure.epochs.measure or the scenario's own.
+    metrics: tuple[str, ...]
+    """Names of the scenario's metrics (ftbench.plan.metrics), the main one first."""
+    plan: ComparisonPlan
+    full: Amount
+    quick: Amount
+    dataset: Callable[[Task], Any] = lambda task: None
+    """Function that builds the map-style dataset of a trial. The default builds none."""
+    measure: Callable[[Task], dict | Turns] | None = None
+    """Function that measures: ftbench.measure.epochs.measure or the scenario's own; None for a
+    command, which ftbench.trial.command runs.
 
     It returns the result, or is a generator that returns the result (Turns).
     The result has these items:
@@ -59,11 +65,6 @@ class Scenario:
 
     Or the result has only "unavailable", the reason why the scenario cannot run here.
     """
-    metrics: tuple[str, ...]
-    """Names of the scenario's metrics (ftbench.plan.metrics), the main one first."""
-    plan: ComparisonPlan
-    full: Amount
-    quick: Amount
     group: str = ""
     """Group that the scenario belongs to, "" for none."""
     source: str = "nothing"

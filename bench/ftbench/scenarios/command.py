@@ -9,10 +9,9 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn
 
 from ftbench.plan.case import Amount, Case
-from ftbench.plan.scenario import COMMAND, Scenario, Task
+from ftbench.plan.scenario import COMMAND, Scenario
 from ftbench.plan.waterfall import CommandPlan
 
 FIRST_PATIENCE = 900.0
@@ -88,10 +87,6 @@ def _number(text: str) -> float | None:
     return number if abs(number) < LARGEST else None  # which nan is not
 
 
-def _nothing(task: Task) -> NoReturn:
-    raise NotImplementedError("ftbench.trial.command measures commands")
-
-
 def scenario(command: UsersCommand) -> Scenario:
     """Return the scenario that runs the user's command."""
     cases = tuple(command.cases())
@@ -100,8 +95,6 @@ def scenario(command: UsersCommand) -> Scenario:
         question="What does removing the GIL do to this command?",
         description=command.line,
         sample_bytes=1,
-        dataset=_nothing,
-        measure=_nothing,
         metrics=("throughput", "cpu_per_1000", "peak_mib"),
         plan=CommandPlan(cases),
         full=Amount(1, 1, turns=4, seconds=300),

@@ -252,7 +252,6 @@ SCENARIO = Scenario(
     description="small operations on what threads share, by one worker and by many; processes "
     "share nothing",
     sample_bytes=1,
-    dataset=lambda _: None,
     measure=measure,
     metrics=("scaling", "operation_ns"),
     plan=ComparisonPlan(comparisons, CASES, order=(COUNT, IMPORTANCE, CASE)),

@@ -96,6 +96,7 @@ def measure(task: Task) -> Turns:
     scenario = task.scenario
     if why := scenario.unavailable():
         return {"unavailable": why}
+    assert scenario.measure, "None for a command alone"
     result = scenario.measure(task)
     if not isinstance(result, dict):
         result = yield from result
