@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from ftbench.document.environment import Count, Environment, Revision, Whole
 from ftbench.machine.disturbance import Disturbance, State
-from ftbench.plan.candidates import CONFIGS, Candidate, Pair, by_key
+from ftbench.plan.candidates import CONFIGS, Candidate, Pair
 from ftbench.plan.scenario import DISTRIBUTION_LIMIT
 from ftbench.plan.waterfall import IN_ALL, PRECISION
 
@@ -266,7 +266,7 @@ class MeasuredScenario:
 
     def candidate(self, key: str) -> Candidate:
         """Return the candidate with this key."""
-        return by_key(self.candidates)[key]
+        return next(candidate for candidate in self.candidates if candidate.key == key)
 
     def trials_of(self, key: str) -> list[Trial]:
         """Return a candidate's trials, one for each round in which the candidate took part."""
