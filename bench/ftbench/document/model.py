@@ -20,6 +20,7 @@ from ftbench.document.environment import Count, Environment, Revision, Whole
 from ftbench.machine.disturbance import Disturbance, State
 from ftbench.plan.candidates import CONFIGS, Candidate, Pair
 from ftbench.plan.scenario import DISTRIBUTION_LIMIT
+from ftbench.plan.unit import Unit, unit_of
 from ftbench.plan.waterfall import IN_ALL, PRECISION
 
 SCHEMA_VERSION = 8
@@ -264,6 +265,11 @@ class MeasuredScenario:
         list[Round], {"minItems": 1}, "finished rounds; in each, every candidate was measured once"
     ]
 
+    @property
+    def unit(self) -> Unit:
+        """The unit of its work."""
+        return unit_of(self.name)
+
     def candidate(self, key: str) -> Candidate:
         """Return the candidate with this key."""
         return next(candidate for candidate in self.candidates if candidate.key == key)
@@ -393,6 +399,11 @@ class Waterfall:
     ]
     missing: A[list[str], "configurations and loaders that were not measured"]
     others: A[list[str], "keys of the candidates that loaded other samples than the start"]
+
+    @property
+    def unit(self) -> Unit:
+        """The unit of its scenario's work."""
+        return unit_of(self.scenario)
 
 
 @dataclass

@@ -12,7 +12,6 @@ from ftbench.merge.agreement import FEWEST_OF_KIND
 from ftbench.merge.collect import listed
 from ftbench.merge.model import Agreement, Group, MachineKind, Merged, Outlier, Step
 from ftbench.plan.metrics import METRICS
-from ftbench.plan.scenario import COMMAND
 from ftbench.report import run_words, waterfalls
 from ftbench.report.draw import Chart
 from ftbench.report.tables import Table
@@ -234,17 +233,14 @@ def _other_gain(group: Group, outlier: Outlier) -> str:
 
 
 def _kinds(kinds: Sequence[MachineKind]) -> Table:
-    rows, of_command = [], kinds[0].waterfall.scenario == COMMAND
+    rows, unit = [], kinds[0].waterfall.unit
     factors = in_factors(kind.total for kind in kinds)
     for kind in kinds:
         steps = kind.waterfall.throughput
-        first, last = (
-            run_words.speed_figure(value, of_command) for value in (steps.start.value, steps.end)
-        )
+        first, last = map(unit.figure, (steps.start.value, steps.end))
         workers, effect = str(kind.waterfall.workers), outcome(THROUGHPUT, steps.total, factors)
         rows.append((kind.name, str(kind.number), workers, first, last, effect))
-    speed = "a run" if of_command else "samples/s"
-    head = ("kind of machine", "machines", "workers", f"{speed}, first", "last", "throughput")
+    head = ("kind of machine", "machines", "workers", f"{unit.column}, first", "last", "throughput")
     return Table(head, tuple(rows), frozenset({1, 2, 3, 4}))
 
 

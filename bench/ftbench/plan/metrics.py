@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-
-from ftbench.plan.scenario import COMMAND
+from dataclasses import dataclass
 
 # Significant digits of a small value, and its largest number of decimals.
 DIGITS, MOST_DECIMALS = 3, 6
@@ -252,12 +250,3 @@ METRICS = {
     )
 }
 """All metrics, by name."""
-
-
-def of_scenario(scenario: str, name: str) -> Metric:
-    """Return the metric *name* in the words of a scenario: samples of a command are its runs."""
-    metric = METRICS[name]
-    if scenario != COMMAND:
-        return metric
-    title, unit = (words.replace("samples", "runs") for words in (metric.title, metric.unit))
-    return replace(metric, title=title, unit=unit)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ftbench.document.model import MeasuredScenario, Verdict, Waterfall
 from ftbench.plan.candidates import VARIANTS, Candidate, plural
 from ftbench.plan.metrics import METRICS
+from ftbench.plan.unit import RUN
 from ftbench.plan.waterfall import COPIES, RUNS, THREADS
 from ftbench.report import hour_words, run_words, verdict_words
 from ftbench.stats.analysis import Analysis
@@ -38,7 +39,7 @@ def openings(run: Analysis) -> Iterator[Opening]:
     """Yield the first lines of the report on each waterfall."""
     with_limits = set()
     for fall in run.waterfalls:
-        sentence = run_words.opening(fall.scenario, verdict_words.sentence(run, fall))
+        sentence = run_words.opening(fall.unit, verdict_words.sentence(run, fall))
         remarks = hour_words.sentences(run, fall)
         if fall.scenario not in with_limits:  # of all its cases alike
             remarks += run_words.limits(run.scenario(fall.scenario))
@@ -132,8 +133,8 @@ def _fastest(
 
 def _described(scenario: MeasuredScenario, candidate: Candidate) -> str:
     speed = scenario.typical(candidate.key, THROUGHPUT.name)
-    if candidate.variant == RUNS:
-        return f"{PYTHONS[candidate.config]}, {run_words.speed(scenario.name, speed)}"
+    if scenario.unit is RUN:
+        return f"{PYTHONS[candidate.config]}, {RUN.speed(speed)}"
     where = f"{PYTHONS[candidate.config]}, num_workers={candidate.workers}"
     return f"{plural(candidate.variant)} in {where} ({speed:.0f} samples/s)"
 

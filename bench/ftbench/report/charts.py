@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ftbench.document.model import MeasuredScenario
 from ftbench.plan.candidates import SERIAL, VARIANTS
-from ftbench.plan.metrics import METRICS, Metric, of_scenario
-from ftbench.plan.scenario import COMMAND
+from ftbench.plan.metrics import METRICS, Metric
+from ftbench.plan.unit import RUN
 from ftbench.report import courses, run_words, style, tables, verdict_words
 from ftbench.report.draw import MOST_FACETS, Chart, Curves, Line, Row, Rows
 from ftbench.report.tables import Measured, Table
@@ -26,7 +26,7 @@ def charts(scenario: AnalysedScenario) -> list[Chart]:
     curves that trials recorded, other metrics.
     """
     record = scenario.record
-    first, *further = (of_scenario(record.name, name) for name in record.metrics)
+    first, *further = map(record.unit.metric, record.metrics)
     selected = [*_measured(record, first), *_ratios(scenario, first), *courses.charts(record)]
     for metric in further:
         selected += _measured(record, metric, metric.noun)
@@ -168,7 +168,7 @@ def _curves_over_cases(
 
 def _mark(scenario: MeasuredScenario, case: str) -> str:
     """Return the label of a case on the axis: "4 MiB", or the value of a command's parameter."""
-    if scenario.name == COMMAND:
+    if scenario.unit is RUN:
         return run_words.case_title(scenario, case).rpartition("=")[2]
     return case.replace("-", " ")
 

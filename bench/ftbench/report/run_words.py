@@ -12,7 +12,7 @@ from ftbench.document.model import Dataset, Failure, Load, MeasuredScenario, Res
 from ftbench.machine.disturbance import marks
 from ftbench.plan.candidates import Candidate, plural
 from ftbench.plan.metrics import METRICS
-from ftbench.plan.scenario import COMMAND
+from ftbench.plan.unit import RUN, Unit
 from ftbench.stats.analysis import Analysis
 from ftbench.stats.comparisons import MeasuredComparison
 from ftbench.stats.turns import ENOUGH_TURNS, UNSEEN, too_few_of_all
@@ -33,9 +33,9 @@ def capital(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
-def opening(scenario: str, sentence: str) -> str:
+def opening(unit: Unit, sentence: str) -> str:
     """Return a sentence that begins with a scenario's work: a command line stays as it is typed."""
-    return sentence if scenario == COMMAND else capital(sentence)
+    return sentence if unit is RUN else capital(sentence)
 
 
 def count(number: int, noun: str) -> str:
@@ -54,30 +54,12 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
-def speed(scenario: str, throughput: float) -> str:
-    """Return a throughput (samples/s) in words: "812 samples/s", or of a command "3.42 s a run"."""
-    if scenario == COMMAND:
-        return f"{run_seconds(throughput)} a run"
-    return f"{METRICS['throughput'].write(throughput)} samples/s"
-
-
-def speed_figure(throughput: float, of_command: bool) -> str:
-    """Return a throughput without its unit: "812", or of a command the time of a run: "3.42 s"."""
-    return run_seconds(throughput) if of_command else f"{throughput:.0f}"
-
-
-def run_seconds(throughput: float) -> str:
-    """Return the time of a command's run: "3.42 s", from its throughput (runs/s)."""
-    seconds = 1 / throughput
-    return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.3g} s"
-
-
 def subject(run: Analysis) -> str:
     """Return the subject of a run, for its headings.
     Removing the GIL is the subject of waterfalls.
     """
-    if COMMAND in run.results.by_name:
-        return f"What removing the GIL does to {run.scenario(COMMAND).description}"
+    if run.results.options.command:
+        return f"What removing the GIL does to {run.results.scenarios[0].description}"
     if run.waterfalls:
         return "What removing the GIL does to data loading"
     return "Data loading by threads and processes"
@@ -220,7 +202,7 @@ def work(scenario: MeasuredScenario) -> str:
             f"the batches"
         )
     batches = _batches(scenario.load)
-    if scenario.name == COMMAND:
+    if scenario.unit is RUN:
         batches = f"{count(scenario.load.turns, 'run')} in a trial"
     if scenario.cases:
         batches = f"{scenario.case_axis}: {' · '.join(case.title for case in scenario.cases)}"

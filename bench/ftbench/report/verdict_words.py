@@ -8,7 +8,8 @@ from typing import NamedTuple
 from ftbench.document.model import Change, MeasuredScenario, Verdict, Waterfall
 from ftbench.plan.candidates import Candidate
 from ftbench.plan.metrics import METRICS, Metric
-from ftbench.plan.waterfall import REMOVED, RUNS, TODAY
+from ftbench.plan.unit import RUN
+from ftbench.plan.waterfall import REMOVED, TODAY
 from ftbench.report import run_words
 from ftbench.stats.analysis import AnalysedScenario, Analysis
 from ftbench.stats.comparisons import MeasuredComparison, level, more_minutes
@@ -312,7 +313,7 @@ def _ends(run: Analysis, fall: Waterfall) -> tuple[str, str]:
     if start.variant != TODAY:
         against = run_words.describe(scenario, start, with_case=False)
     last = scenario.candidate(fall.throughput.steps[-1].candidate)
-    if last.variant == RUNS:
+    if fall.unit is RUN:
         return CONFIGURATIONS[last.config].build, CONFIGURATIONS[start.config].build
     return f"threads {CONFIGURATIONS[last.config].phrase}", against
 
@@ -327,10 +328,8 @@ def sentence(run: Analysis, fall: Waterfall) -> str:
         ends = " gave other samples than ".join(_ends(run, fall))
         return f"{fall.workload}: {ends}, so their speeds are not compared."
     total = outcome(metric, steps.total)
-    last_speed, first_speed = (
-        run_words.speed(fall.scenario, value) for value in (steps.end, steps.start.value)
-    )
-    speeds = f"{last_speed.partition(' ')[0]} against {first_speed}"
+    last_speed, _, _ = fall.unit.speed(steps.end).partition(" ")
+    speeds = f"{last_speed} against {fall.unit.speed(steps.start.value)}"
     text = f"{fall.workload}: {last_against_first(run, fall)}: {total}, {speeds}"
     # A step with another name has a further change, which was not measured by itself.
     if last.name == REMOVED and last.change.verdict != Verdict.OTHER_SAMPLES:

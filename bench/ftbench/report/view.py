@@ -9,7 +9,6 @@ from pathlib import Path
 from ftbench.document.convert import as_json
 from ftbench.document.environment import TwinRecord
 from ftbench.document.model import Results, Round, Waterfall
-from ftbench.plan.scenario import COMMAND
 from ftbench.report import (
     advice,
     charts,
@@ -159,7 +158,7 @@ def view(
         source=environment.source[:12],
         usable_cpus=run_words.usable(results),
         twins=dict(environment.twins.items()),
-        is_command=COMMAND in results.by_name,
+        is_command=bool(results.options.command),
         has_peers=any(scenario.group == "peers" for scenario in results.scenarios),
         repeat=commands.commands(run, where),
         further=commands.further(run),
@@ -193,7 +192,7 @@ def _scenario(run: Analysis, analysed: AnalysedScenario) -> ScenarioView:
         question=scenario.question,
         subject=run_words.capital(scenario.question or scenario.description),
         note=scenario.note,
-        work=run_words.opening(scenario.name, work),
+        work=run_words.opening(scenario.unit, work),
         has_waterfall=has_waterfall,
         answer=answer,
         levels=verdict_words.levels(scenario)[1:],

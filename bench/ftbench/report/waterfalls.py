@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from ftbench.document.model import Change, MeasuredScenario, Verdict, Waterfall, WaterfallStep
 from ftbench.plan.metrics import METRICS, Metric
-from ftbench.plan.scenario import COMMAND
-from ftbench.plan.waterfall import IN_ALL, RUNS, SCALING, THREADS
+from ftbench.plan.unit import SAMPLE, Unit
+from ftbench.plan.waterfall import IN_ALL, SCALING, THREADS
 from ftbench.report import commands, run_words, verdict_words
 from ftbench.report.draw import MOST, Chart, Row, Rows
 from ftbench.report.tables import Table
@@ -24,10 +24,9 @@ ARROWS = (
 def chart(run: Analysis, fall: Waterfall) -> Chart:
     """Return the chart of a run's waterfall, with dots for each process."""
     scenario = run.scenario(fall.scenario)
-    subject = run_words.join(scenario.description, run_words.case_title(scenario, fall.case))
-    title = subject
-    if scenario.name != COMMAND:
-        title = f"{subject}: {run_words.each_with(scenario, fall.workers)}"
+    title = run_words.join(scenario.description, run_words.case_title(scenario, fall.case))
+    if fall.unit is SAMPLE:
+        title += f": {run_words.each_with(scenario, fall.workers)}"
     dot = "job of all ranks" if scenario.ranks else "process"
     keys = fall.throughput.candidates + [step.candidate for step in fall.throughput.further]
     dots = [scenario.in_each_process(key, "throughput") for key in keys]
@@ -47,23 +46,23 @@ def drawn(
     *dot* says what each dot on a bar stands for, such as "process" or "machine".
     *dots*: the throughputs of each candidate of the chain, then of the further steps.
     """
-    of_command = fall.scenario == COMMAND
     start, last, cpu = fall.throughput.start, fall.throughput.steps[-1], fall.cpu_per_1000
     values = speeds(fall)
     changes = [*fall.throughput.all_changes.values(), *cpu.all_changes.values()]
     factors = verdict_words.in_factors(changes, verdict_words.NEXT_TO_FACTORS)
-    rows = [_row(start.name, start.candidate, (0.0, values[0]), dot, dots[0])]
-    cells = [(start.name, "", run_words.speed_figure(values[0], of_command), "", "")]
+    unit = fall.unit
+    rows = [_row(start.name, start.candidate, (0.0, values[0]), dot, dots[0], unit)]
+    cells = [(start.name, "", unit.figure(values[0]), "", "")]
 
     def add(row: Row, change: Change, cpu_change: Change) -> None:
-        texts = _cells(row, change, cpu_change, factors)
+        texts = _cells(row, change, cpu_change, factors, unit)
         cells.append(texts)
         rows.append(_with_change(row, texts))
 
     def add_step(
         step: WaterfallStep, cpu_step: WaterfallStep, ends: Ends, of_step: Sequence[float]
     ) -> None:
-        row = _row(step.name, step.candidate, ends, dot, of_step)
+        row = _row(step.name, step.candidate, ends, dot, of_step, unit)
         row = replace(row, is_step=True, shown=step.change.shown)
         add(row, step.change, cpu_step.change)
 
@@ -76,7 +75,7 @@ def drawn(
     ):
         add_step(*pair)
     add(
-        _row(IN_ALL, last.candidate, (0.0, values[-1]), dot, dots[len(values) - 1]),
+        _row(IN_ALL, last.candidate, (0.0, values[-1]), dot, dots[len(values) - 1], unit),
         fall.throughput.total,
         cpu.total,
     )
@@ -84,15 +83,12 @@ def drawn(
     for step, cpu_step, of_step in further:
         ends = values[-1], _after(values[-1], step.change)
         add_step(step, cpu_step, ends, of_step)
-    unit, column, changed = "samples/s", "samples/s", "throughput"
-    if of_command:
-        unit, column, changed = "runs/s", "a run", "speed"
-    head = ("what changes", "factor", column, changed, "CPU time")
+    head = ("what changes", "factor", unit.column, unit.changed, "CPU time")
     return Chart(
         name=f"waterfall-{name}",
-        title=run_words.opening(fall.scenario, title),
+        title=run_words.opening(unit, title),
         caption=f"{ARROWS} In brackets: 95% confidence intervals. Dots: one {dot} each.",
-        picture=Rows([("", rows)], unit),
+        picture=Rows([("", rows)], f"{unit.plural}/s"),
         table=Table(head, tuple(cells), frozenset({1, 2})),
     )
 
@@ -110,22 +106,20 @@ def _after(value: float, change: Change) -> float:
     return min(MOST, value * change.ratio)
 
 
-def _row(name: str, key: str, ends: Ends, unit: str, dots: Sequence[float]) -> Row:
+def _row(name: str, key: str, ends: Ends, dot: str, dots: Sequence[float], unit: Unit) -> Row:
     """Return the bar of the candidate *key* between two *ends*, before its change is known."""
     config, variant, _ = key.split("/", 2)
     begin, value = ends
-    of_command = variant == RUNS
-    per_second, of_samples = ("", "") if of_command else ("/s", " samples/s")
-    values = ", ".join(run_words.speed_figure(dot, of_command) for dot in dots)
+    values = ", ".join(map(unit.figure, dots))
     return Row(
         label=name,
         value=value,
         low=None,
         high=None,
-        hover=f"one {unit} each: {values}{of_samples}",
+        hover=f"one {dot} each: {values}{unit.in_full}",
         config=config,
         variant=variant,
-        text=f"{run_words.speed_figure(value, of_command)}{per_second}",
+        text=f"{unit.figure(value)}{unit.in_short}",
         begin=begin,
         dots=tuple(dots),
     )
@@ -134,7 +128,7 @@ def _row(name: str, key: str, ends: Ends, unit: str, dots: Sequence[float]) -> R
 Cells = tuple[str, str, str, str, str]
 
 
-def _cells(row: Row, change: Change, cpu: Change, factors: bool) -> Cells:
+def _cells(row: Row, change: Change, cpu: Change, factors: bool, unit: Unit) -> Cells:
     """Return the cells of a change: name, factor, throughput, and what changed in words."""
     words = verdict_words.outcome(METRICS["throughput"], change, factors)
     factor = cpu_words = ""
@@ -142,8 +136,7 @@ def _cells(row: Row, change: Change, cpu: Change, factors: bool) -> Cells:
         factor = f"x {change.ratio:.2f}"
         # The column's heading says CPU time.
         cpu_words = verdict_words.outcome(METRICS[CPU], cpu, factors).replace(" CPU time", "")
-    speed = run_words.speed_figure(row.value, row.variant == RUNS)
-    return row.label, factor, speed, words, cpu_words
+    return row.label, factor, unit.figure(row.value), words, cpu_words
 
 
 def _with_change(row: Row, cells: Cells) -> Row:
@@ -174,12 +167,10 @@ def notes(run: Analysis, fall: Waterfall) -> list[str]:
 
 def _scaling(run: Analysis, fall: Waterfall) -> str:
     """Return a sentence that compares runs of a command with those of its first case; or ""."""
-    if fall.scenario != COMMAND:
-        return ""
-    analysed = next(s for s in run.scenarios if s.record.name == COMMAND)
+    analysed = next(s for s in run.scenarios if s.record.name == fall.scenario)
     speeds, first = [], ""
     for c in analysed.compared():
-        if c.kind == SCALING and c.numerator.case == fall.case:
+        if c.kind == SCALING and c.numerator.case == fall.case != c.denominator.case:
             first = run_words.case_title(analysed.record, c.denominator.case)
             speeds.append(f"{c.numerator.config} {verdict_words.short(c)}")
     return f"Against {first}: {'; '.join(speeds)}." if speeds else ""
@@ -187,8 +178,7 @@ def _scaling(run: Analysis, fall: Waterfall) -> str:
 
 def _from_first_to_last(fall: Waterfall) -> str:
     cpu = fall.cpu_per_1000
-    samples = "runs" if fall.scenario == COMMAND else "samples"
-    of_cpu = _cpu_time(cpu.start.value, cpu.end, cpu.total, samples)
+    of_cpu = _cpu_time(fall.unit, cpu.start.value, cpu.end, cpu.total)
     return f"From first to last: {'; '.join([of_cpu, *_of_metrics(fall.ends)])}."
 
 
@@ -199,13 +189,13 @@ def _further(scenario: MeasuredScenario, fall: Waterfall, step: WaterfallStep, c
         keys = fall.throughput.candidates[-1], step.candidate
         ends[name] = [scenario.typical(key, name) for key in keys]
     before, after = ends.pop(CPU)
-    of_cpu = _cpu_time(before, after, cpu)
+    of_cpu = _cpu_time(fall.unit, before, after, cpu)
     costs = "; ".join([of_cpu, *_of_metrics(ends)])
     return f"{run_words.capital(step.name)}, which the total leaves out: {costs}."
 
 
-def _cpu_time(start: float, end: float, change: Change, samples: str = "samples") -> str:
-    text = f"CPU time for 1,000 {samples} {_both_ends(METRICS[CPU], start, end)}"
+def _cpu_time(unit: Unit, start: float, end: float, change: Change) -> str:
+    text = f"CPU time for 1,000 {unit.plural} {_both_ends(METRICS[CPU], start, end)}"
     if change.verdict != Verdict.OTHER_SAMPLES:
         text += f", {verdict_words.outcome(METRICS[CPU], change)}"
     return text
@@ -223,9 +213,9 @@ def _both_ends(metric: Metric, start: float, end: float) -> str:
     return f"{metric.write(start)} {unit} to {metric.write(end)} {unit}"
 
 
-def _missing_title(name: str, of_command: bool) -> str:
+def _missing_title(name: str, unit: Unit) -> str:
     """Return the title of what a waterfall lacks: a configuration, or a loader."""
-    if name == "ft" and not of_command:
+    if name == "ft" and unit is SAMPLE:
         return "threads without the GIL"
     return CONFIGURATIONS[name].title if name in CONFIGURATIONS else name
 
@@ -233,8 +223,7 @@ def _missing_title(name: str, of_command: bool) -> str:
 def _missing(run: Analysis, fall: Waterfall) -> list[str]:
     """Return sentences on what a waterfall lacks, and why."""
     scenario = run.scenario(fall.scenario)
-    of_command = fall.scenario == COMMAND
-    missing = ", ".join(_missing_title(name, of_command) for name in fall.missing)
+    missing = ", ".join(_missing_title(name, fall.unit) for name in fall.missing)
     sentences = [f"Missing here: {missing}. The steps that need them are not in this chain."]
     threads = False
     for failure in scenario.failures:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ftbench.document.model import MeasuredScenario, Results, Verdict, Waterfall
-from ftbench.plan.metrics import Metric, of_scenario
+from ftbench.plan.metrics import Metric
 from ftbench.stats.comparisons import MeasuredComparison, compared, judge
 from ftbench.stats.hours import Hours
 from ftbench.stats.statistics import Ratio
@@ -24,7 +24,7 @@ class AnalysedScenario:
     @property
     def metric(self) -> Metric:
         """The main metric of the scenario: the first of its metrics."""
-        return of_scenario(self.record.name, self.record.metrics[0])
+        return self.record.unit.metric(self.record.metrics[0])
 
     def compared(self, metric: str = "") -> list[MeasuredComparison]:
         """Return the comparisons in *metric* (default: the main one) whose two candidates loaded

@@ -16,7 +16,7 @@ from ftbench.measure.checksums import by_batch
 from ftbench.plan.candidates import CONFIGS, Candidate, in_order, plural
 from ftbench.plan.comparisons import Side
 from ftbench.plan.metrics import METRICS
-from ftbench.plan.scenario import COMMAND
+from ftbench.plan.unit import RUN
 from ftbench.plan.waterfall import (
     COPIED,
     COPIES,
@@ -241,7 +241,7 @@ def _ends(scenario: MeasuredScenario, start: Candidate, end: Candidate) -> dict[
 def _workload(scenario: MeasuredScenario, case: str) -> str:
     """Return the name of what a case loads: "raw-size on 2 ranks: 4 MiB"."""
     name, separator = scenario.name, ": "
-    if name == COMMAND:
+    if scenario.unit is RUN:
         name, separator = scenario.description, ", "
     if scenario.ranks:
         name += f" on {scenario.ranks} ranks"
