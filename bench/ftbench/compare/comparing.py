@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, variance
 from typing import NamedTuple
 
-from ftbench.compare.identity import HARDWARE, UNKNOWN, described, work
+from ftbench.compare.identity import HARDWARE, UNKNOWN, described, differing, work
 from ftbench.document.model import MeasuredCase, MeasuredScenario, Results, Stress, Verdict
 from ftbench.plan.candidates import by_key
 from ftbench.plan.metrics import METRICS
@@ -199,15 +199,7 @@ def _on_other_machines(differences: Sequence[tuple[str, str, str]]) -> bool:
 def _differences(a: Results, b: Results) -> list[tuple[str, str, str]]:
     """Return (what, in A, in B) of each difference in machine, software and options."""
     twins = a.environment.twins.keys() & b.environment.twins.keys()
-    in_a = described(a, twins)
-    in_b = described(b, twins)
-    differences = []
-    for title in {**in_a, **in_b}:
-        words_a = in_a.get(title, "none")
-        words_b = in_b.get(title, "none")
-        if words_a != words_b:
-            differences.append((title, words_a, words_b))
-    return differences
+    return [*differing(described(a, twins), described(b, twins), "none")]
 
 
 def _in_both[Value](
@@ -381,11 +373,8 @@ def _cases(scenario: MeasuredScenario) -> dict[str, AnyCase]:
 def _different(in_a: Mapping[str, object], in_b: Mapping[str, object]) -> str:
     """Return the differences between two works in words; "" if they are equal."""
     differences = []
-    for title in in_a:
-        value_a = in_a[title]
-        value_b = in_b[title]
-        if value_a != value_b:
-            differences.append(f"{title} is {value_a} in A and {value_b} in B")
+    for title, value_a, value_b in differing(in_a, in_b, None):
+        differences.append(f"{title} is {value_a} in A and {value_b} in B")
     return "; ".join(differences)
 
 

@@ -3,7 +3,7 @@ Runs of equal identity can be compared.
 """
 
 import shlex
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from ftbench.document.environment import Interpreter, TwinRecord
@@ -124,6 +124,16 @@ def _options(options: Options) -> dict[str, str]:
         "--workers": ", ".join(map(str, options.workers or ())) or "the scenarios'",
         "--ranks": str(options.ranks or 1),
     }
+
+
+def differing[Value](
+    a: Mapping[str, Value], b: Mapping[str, Value], missing: Value
+) -> Iterator[tuple[str, Value, Value]]:
+    """Yield (title, value in *a*, value in *b*) of each difference; *missing* is that of none."""
+    for title in {**a, **b}:
+        values = a.get(title, missing), b.get(title, missing)
+        if values[0] != values[1]:
+            yield title, *values
 
 
 def identity(results: Results) -> dict[str, str]:

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 from ftbench.document.store import ResultsError, WrongPath, write_atomically
-from ftbench.merge import collect, markdown, page
+from ftbench.merge import collect
 from ftbench.merge.view import View
+from ftbench.report.page import page
+from ftbench.report.render import markdown
 from ftrun import host
 
 PAGE = "index.html"
@@ -20,11 +22,12 @@ def check(out: Path) -> None:
 
 def write(view: View, out: Path) -> Path:
     """Write the files to the directory *out*, return the page's path; raise ResultsError."""
+    charts = [chart for group in view.groups for chart in group.waterfalls]
     try:
         out.mkdir(parents=True, exist_ok=True)
         write_atomically(out / collect.MERGED, view.document)
-        write_atomically(out / "summary.md", markdown.write(view))
-        write_atomically(out / PAGE, page.write(view))
+        write_atomically(out / "summary.md", markdown("merged.md.jinja", view=view))
+        write_atomically(out / PAGE, page("merged.html.jinja", charts, view.document, view=view))
     except OSError as error:
         why = f"cannot write to {host.path(str(out))}: {error.strerror or error}"
         raise ResultsError(f"{why}. Name another directory with --out DIR") from error

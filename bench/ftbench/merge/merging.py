@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ftbench.compare import earlier
+from ftbench.compare.identity import differing
 from ftbench.compare.waterfalls import Incomparable
 from ftbench.document.history import Entry, figures_of
 from ftbench.document.model import SkippedPart
@@ -95,11 +96,8 @@ def _largest_first[Key: Hashable](parts: Mapping[Key, list[Part]]) -> dict[Key, 
 def _differences(setting: Mapping[str, str], main: Mapping[str, str]) -> list[str]:
     """Return a phrase for each difference of a group's *setting* from that of the main group."""
     phrases = []
-    for title in {**main, **setting}:
-        value = setting.get(title, "missing")
-        usual = main.get(title, "missing")
-        if value != usual:
-            phrases.append(f"{title} is {value}, not {usual}")
+    for title, usual, value in differing(main, setting, "missing"):
+        phrases.append(f"{title} is {value}, not {usual}")
     return phrases
 
 

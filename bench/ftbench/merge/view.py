@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ftbench.document.convert import as_json
+from ftbench.document.model import Change
 from ftbench.merge.agreement import FEWEST_OF_KIND
 from ftbench.merge.collect import listed
 from ftbench.merge.model import Agreement, Group, MachineKind, Merged, Outlier, Step
@@ -84,6 +85,7 @@ class View:
     notes: list[str]
     document: bytes
     """The content of merged.json."""
+    method: str = METHOD
     page: Path | None = None
     """The page's path, once it is written."""
 
@@ -146,7 +148,7 @@ def _group(number: int, group: Group) -> GroupView:
         kinds=_kinds(group.kinds),
         steps=_steps(group.steps),
         waterfalls=charts,
-        machines=_table_of_machines(group.kinds),
+        machines=_table_of_machines(group),
     )
 
 
@@ -265,12 +267,13 @@ def _waterfall(place: str, kind: MachineKind) -> Chart:
     return waterfalls.drawn(name, title, kind.waterfall, "machine", [*zip(*speeds, strict=True)])
 
 
-def _table_of_machines(kinds: Sequence[MachineKind]) -> Table:
+def _table_of_machines(group: Group) -> Table:
     rows = []
-    machines = [*itertools.chain.from_iterable(kind.machines for kind in kinds)]
-    totals = [machine.total for machine in machines]
-    factors = in_factors([*totals, *(machine.speed for machine in machines)])
-    for kind in kinds:
+    ratios: list[Change | float] = []
+    for machine in group.machines:
+        ratios += [machine.total, machine.speed]
+    factors = in_factors(ratios)
+    for kind in group.kinds:
         for machine in kind.machines:
             speed = directed(THROUGHPUT, machine.speed, factors) if kind.number > 1 else "-"
             effect = outcome(THROUGHPUT, machine.total, factors)

@@ -1,7 +1,6 @@
 """The summary of a run in Markdown, for an issue or a chat."""
 
-from ftbench.report import safety
-from ftbench.report.render import render
+from ftbench.report import render, safety
 from ftbench.report.view import ReportView
 from ftrun import escape
 
@@ -14,12 +13,10 @@ def write(view: ReportView) -> bytes:
         openings.append((opening, escape.fenced(opening.code, "python")))
     for title, failure in view.safety.failures:
         failures.append((title, escape.fenced(safety.beginning(failure), "console")))
-    text = render(
+    return render.markdown(
         "summary.md.jinja",
-        escape.markdown,
         view=view,
         openings=openings,
         failures=failures,
         repeat=escape.fenced(repeat, "console"),
     )
-    return f"{text.rstrip()}\n".encode()

@@ -7,6 +7,7 @@ base64. The page has an SVG of each chart, narrow enough for a phone.
 
 import base64
 from collections.abc import Iterable
+from typing import Any
 
 from ftbench.report import pictures
 from ftbench.report.draw import Chart
@@ -23,24 +24,20 @@ def write(view: ReportView) -> bytes:
         charts.append(view.overview)
     for scenario in view.scenarios:
         charts += scenario.charts
+    return page("report.html.jinja", charts, view.document, view=view, plain_build=PLAIN_BUILD)
+
+
+def page(template: str, charts: Iterable[Chart], document: bytes, **values: Any) -> bytes:
+    """Return a page in UTF-8: the *template*, filled in with *values*, the *charts*, and the JSON
+    *document* to download.
+    """
     text = render(
-        "report.html.jinja",
+        template,
         terminal,
-        view=view,
-        drawn=drawn(charts),
+        drawn={chart.name: pictures.svg(chart) for chart in charts},
         palette=PALETTE,
         colours=COLOURS,
-        plain_build=PLAIN_BUILD,
-        download=link("application/json", view.document),
+        download=f"data:application/json;base64,{base64.b64encode(document).decode()}",
+        **values,
     )
     return text.encode()
-
-
-def drawn(charts: Iterable[Chart]) -> dict[str, str]:
-    """Return {name of a chart: its SVG}."""
-    return {chart.name: pictures.svg(chart) for chart in charts}
-
-
-def link(kind: str, content: bytes) -> str:
-    """Return a data: URL with this content; *kind* is its media type."""
-    return f"data:{kind};base64,{base64.b64encode(content).decode()}"

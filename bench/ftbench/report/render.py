@@ -6,6 +6,8 @@ from typing import Any
 
 import jinja2
 
+from ftrun import escape
+
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 
@@ -22,3 +24,9 @@ def render(name: str, escaped: Callable[[str], str], **values: Any) -> str:
         lstrip_blocks=True,
     )
     return templates.get_template(name).render(**values)
+
+
+def markdown(name: str, **values: Any) -> bytes:
+    """Return the Markdown of the template *name*, filled in with *values*, in UTF-8."""
+    text = render(name, escape.markdown, **values)
+    return f"{text.rstrip()}\n".encode()
