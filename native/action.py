@@ -284,6 +284,8 @@ def escaped(text: str, more: str = "") -> str:
     return text
 
 
+# Not ftrun.escape.fenced: this script runs alone (python3 -I), and native imports only what checks
+# arguments. The runner's page is no terminal, so nothing else is escaped.
 def fenced(text: str) -> str:
     """Return *text* as a block of code, whose fence is longer than any in the text."""
     longest = max((len(ticks) for ticks in re.findall("`{3,}", text)), default=2)
