@@ -32,7 +32,7 @@ class Unit:
         return f"{METRICS['throughput'].write(throughput)} {self.column}"
 
 
-class Run(Unit):
+class CommandUnit(Unit):
     """The run of the user's command. Speeds are in seconds: "3.42 s", "3.42 s a run"."""
 
     plural = "runs"
@@ -47,7 +47,7 @@ class Run(Unit):
         return f"{self.figure(throughput)} {self.column}"
 
 
-SAMPLE, RUN = Unit(), Run()
+SAMPLE, RUN = Unit(), CommandUnit()
 
 
 def unit_of(scenario: str) -> Unit:
