@@ -33,7 +33,7 @@ class Unit:
 
 
 class CommandUnit(Unit):
-    """The run of the user's command. Speeds are in seconds: "3.42 s", "3.42 s a run"."""
+    """The run of a user-supplied command. Speeds are in seconds: "3.42 s", "3.42 s a run"."""
 
     plural = "runs"
     column, changed = "a run", "speed"
