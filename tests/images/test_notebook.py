@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.checkout import CHECKOUT
 from tests.images.compose_project import CALLER, Project
 from tests.processes import wait_until
 from tests.programs import completed
@@ -105,6 +106,14 @@ def serve(engine, notebook_images, shell_environment, tmp_path):
 
     yield serve
     project.down()
+
+
+def test_another_value_of_the_build_argument_is_answered_with_those_allowed(
+    engine, shell_environment
+):
+    build = ["docker", "build", "--file", "Dockerfile.ft", "--build-arg", "NOTEBOOK=maybe", "."]
+    done = completed(build, 1, cwd=CHECKOUT, env=shell_environment)
+    assert "NOTEBOOK must be yes or no" in done.stderr
 
 
 @pytest.mark.parametrize(("service", "gil"), [("notebook", False), ("gil-notebook", True)])
