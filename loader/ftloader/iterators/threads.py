@@ -12,7 +12,6 @@ import itertools
 import operator
 import queue
 import weakref
-from collections.abc import Mapping
 from typing import Any, Self
 
 import torch
@@ -61,8 +60,6 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._watches_draws = loader.worker_method != "thread" and (
             is_iterable or draw_only_at_first(loader._index_sampler)
         )
-        # of the program's generators, before the first batch is loaded
-        self._generators: Mapping[str, Any] | None = None
         self._draws_warning: str | None = None
         self._tuner = tuner_of(loader)
         if self._tuner is None:
@@ -172,20 +169,10 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         self._pacer.begin(self._dispatcher, self._record)
         self._wait_for_copies()
         try:
-            self._dispatcher.dispatch(self._watched_index)
+            self._dispatcher.dispatch(self._next_index)
         except BaseException:
             self._pool.stop()  # interrupted, as in _next_data
             raise
-
-    def _watched_index(self) -> Any:
-        """Return the indices of the next batch, for the first batches of an epoch. In the first
-        epoch, note the states of the program's generators once the sampler has drawn.
-        """
-        index = self._next_index()
-        if self._watches_draws:
-            self._watches_draws = False
-            self._generators = states_if_seeded()
-        return index
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         # torch's DataLoader.__iter__ calls this for each epoch of persistent workers.
@@ -240,11 +227,13 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
             if self._draws_warning is not None:
                 message, self._draws_warning = self._draws_warning, None
                 self._shared.warn_of_draws(message)
+            before = None
+            if self._watches_draws:
+                # Meanwhile this thread waits for the first batch, and draws nothing.
+                self._watches_draws, before = False, states_if_seeded()
             data = super().__next__()
-            if self._generators is not None:
-                # So far the training loop has drawn nothing.
-                self._draws_warning = warning_of_draws(self._generators)
-                self._generators = None
+            if before is not None:
+                self._draws_warning = warning_of_draws(before)
             return data
 
     def _next_data(self) -> Any:

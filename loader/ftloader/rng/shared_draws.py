@@ -14,12 +14,12 @@ from ftloader.rng import program
 _SEEDS: Final = 2**32
 """Seeds that programs give are smaller. torch's own first seed has 53 random bits."""
 _WARNING: Final = (
-    "that all workers of this DataLoader share, since they are threads (worker_method='auto' chose "
-    "so): the numbers depend on which thread draws first, so the program's seed does not repeat "
-    "them. Load in a block `with ftloader.sample_draws():`, where torch's functions draw from the "
-    "sample's generator, or draw from ftloader.sample_rng(). `./twins audit FILE.py:NAME` shows "
-    "which lines draw. worker_method='process' gives each worker generators of its own; "
-    "worker_method='thread' leaves this warning out."
+    "were drawn while this DataLoader loaded a batch in threads (worker_method='auto' chose so). "
+    "All threads share these generators: the numbers depend on which thread draws first, so the "
+    "program's seed does not repeat them. Load in a block `with ftloader.sample_draws():`, where "
+    "torch's functions draw from the sample's generator, or draw from ftloader.sample_rng(). "
+    "`./twins audit FILE.py:NAME` shows which lines draw. worker_method='process' gives each "
+    "worker generators of its own; worker_method='thread' leaves this warning out."
 )
 
 
@@ -40,4 +40,4 @@ def warning_of_draws(before: Mapping[str, Any]) -> str | None:
     drawn = [name for name in before if before[name] != now[name]]
     if not drawn:
         return None
-    return f"samples are made with numbers from {' and '.join(drawn)}, {_WARNING}"
+    return f"numbers of {' and '.join(drawn)} {_WARNING}"

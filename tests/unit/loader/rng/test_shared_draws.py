@@ -2,6 +2,7 @@
 
 import random
 import sys
+import time
 import warnings
 
 import numpy as np
@@ -16,10 +17,12 @@ torchs = "torch's default generator"
 
 
 def draws_of_torch(_):
+    time.sleep(0.005)  # so that the first batch is not there before it is asked for
     return torch.rand(2)
 
 
 def draws_of_all(_):
+    time.sleep(0.005)
     return torch.rand(2) + random.random() + np.random.random()
 
 
@@ -57,13 +60,13 @@ def test_a_seeded_program_is_warned_once(dataset, more):
     if isinstance(dataset, Stream):
         more.pop("shuffle", None)
     (message,) = warnings_of(dataset, **more)
-    assert message.startswith(f"samples are made with numbers from {torchs}, that all")
+    assert message.startswith(f"numbers of {torchs} were drawn")
 
 
 @without_gil
 def test_all_generators_are_named():
     (message,) = warnings_of(Rows(32, draws_of_all))
-    assert f"from random and numpy.random and {torchs}, that" in message
+    assert message.startswith(f"numbers of random and numpy.random and {torchs} were")
 
 
 @without_gil
@@ -87,6 +90,15 @@ def test_others_are_not_warned(more):
 def test_a_program_that_did_not_seed_is_not_warned():
     torch.default_generator.seed()  # as torch does at its start
     assert not warnings_of(Rows(32, draws_of_torch))
+
+
+def test_draws_of_the_program_between_batches_are_its_own():
+    first = DataLoader(Rows(32, draws_from_its_own), batch_size=4, shuffle=True, num_workers=2)
+    second = DataLoader(Rows(32, draws_for_the_sample), batch_size=4, shuffle=True, num_workers=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _batches in zip(first, second):
+            torch.rand(3)
 
 
 class Drawing(torch.utils.data.Sampler):
