@@ -23,6 +23,20 @@ from ftrun.project import normalise
 HERE = Path(__file__).parent
 
 
+FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+NOT_NEEDED = {"with_timm": ("safetensors",)}
+"""Requirements without wheels for free-threaded builds that a file's library imports in a ``try``."""
+
+
+def without_wheels(file: Path) -> WithoutWheels:
+    """Return what has no wheels for this twin: PyYAML builds without a compiler, and without hf-xet
+    there are only no downloads.
+    """
+    if not FREE_THREADED:
+        return WithoutWheels()
+    return WithoutWheels(build=("pyyaml",), never=("hf-xet", *NOT_NEEDED.get(file.stem, ())))
+
+
 def install_for(file: Path, folder: Path, cache: Path, interruption: Interruption) -> list[str]:
     """Install what *file* names and the twin lacks into *folder*;
     return its NAME==VERSION. Raises OverlayError.
@@ -36,7 +50,7 @@ def install_for(file: Path, folder: Path, cache: Path, interruption: Interruptio
         installed,
         cache,
         interruption,
-        without_wheels=WITHOUT_WHEELS,
+        without_wheels=without_wheels(file),
     )
 
 
@@ -69,11 +83,6 @@ def run(file: Path, work: Path, cache: Path, interruption: Interruption) -> int:
 
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "ft-twins"
-# What has no wheels for free-threaded builds: PyYAML builds without a compiler, and without hf-xet
-# there are only no downloads.
-WITHOUT_WHEELS = WithoutWheels()
-if sysconfig.get_config_var("Py_GIL_DISABLED"):
-    WITHOUT_WHEELS = WithoutWheels(build=("pyyaml",), never=("hf-xet",))
 
 
 if __name__ == "__main__":

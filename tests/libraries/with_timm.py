@@ -3,7 +3,8 @@
 # ///
 """timm: its datasets, its loader and its models, as its train.py puts them together.
 
-timm needs safetensors, which has no wheel for free-threaded builds, so it runs with the GIL alone.
+Without the GIL it runs without safetensors, which has no wheel for free-threaded builds: timm imports
+it in a ``try``, and needs it only for files of weights in that format.
 """
 
 import torch

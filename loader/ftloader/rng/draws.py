@@ -13,12 +13,15 @@ FUNCTIONS = frozenset(
     [
         *(torch.rand, torch.randn, torch.randint, torch.randperm),
         *(torch.rand_like, torch.randn_like, torch.randint_like),
-        *(torch.normal, torch.bernoulli, torch.multinomial, torch.poisson),
+        *(torch.normal, torch.bernoulli, torch.binomial, torch.multinomial, torch.poisson),
+        *(torch.rrelu, torch.rrelu_),
         *(torch._sample_dirichlet, torch._standard_gamma),  # what torch.distributions draws with
         *(torch.Tensor.bernoulli, torch.Tensor.multinomial),
         *(torch.Tensor.bernoulli_, torch.Tensor.cauchy_, torch.Tensor.exponential_),
         *(torch.Tensor.geometric_, torch.Tensor.log_normal_, torch.Tensor.normal_),
         *(torch.Tensor.random_, torch.Tensor.uniform_),
+        # A mode is off inside of these: torch calls it for them, not for what they call.
+        *(torch.nn.init.kaiming_uniform_, torch.nn.init.normal_, torch.nn.init.uniform_),
     ]
 )
 """The functions that draw, and take the argument ``generator``."""
@@ -56,15 +59,17 @@ class _DrawFrom(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         options = dict(kwargs or {})
-        if func in FUNCTIONS and options.get("generator") is None and _on_cpu(args, options):
+        if func in FUNCTIONS and _needs_generator([*args, *options.values()], options):
             options["generator"] = self._generator
         return func(*args, **options)
 
 
-def _on_cpu(args: Sequence[Any], options: Mapping[str, Any]) -> bool:
-    """Return True if a function with these arguments draws on the CPU."""
+def _needs_generator(values: Sequence[Any], options: Mapping[str, Any]) -> bool:
+    """Return True if a function with these arguments draws on the CPU from the global generator."""
+    if any(isinstance(each, torch.Generator) for each in values):
+        return False
     device = options.get("device")
     if device is None:
-        tensors = (each.device for each in args if isinstance(each, torch.Tensor))
+        tensors = (each.device for each in values if isinstance(each, torch.Tensor))
         device = next(tensors, torch.get_default_device())
     return torch.device(device).type == "cpu"

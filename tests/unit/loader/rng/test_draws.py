@@ -1,9 +1,11 @@
 """sample_draws(): random functions of torch draw from the sample's generator, and nothing else does."""
 
+import inspect
 import threading
 
 import pytest
 import torch
+from torch import overrides
 from torch.distributions import Beta, Dirichlet
 
 from ftloader import DataLoader, sample_draws, sample_rng
@@ -22,8 +24,11 @@ CALLS = {
     torch.randint_like: lambda: torch.randint_like(P, 0, 1000),
     torch.normal: lambda: torch.normal(0.0, 1.0, (3,)),
     torch.bernoulli: lambda: torch.bernoulli(torch.full((100,), 0.5)),
+    torch.binomial: lambda: torch.binomial(torch.full((9,), 1000.0), torch.full((9,), 0.5)),
     torch.multinomial: lambda: torch.multinomial(torch.ones(100), 9),
     torch.poisson: lambda: torch.poisson(torch.full((9,), 100.0)),
+    torch.rrelu: lambda: torch.rrelu(-torch.ones(3), training=True),
+    torch.rrelu_: lambda: torch.rrelu_(-torch.ones(3), training=True),
     torch._sample_dirichlet: lambda: Dirichlet(P).sample(),
     torch._standard_gamma: lambda: Beta(P, P).sample(),
     torch.Tensor.bernoulli: lambda: torch.full((100,), 0.5).bernoulli(),
@@ -36,6 +41,9 @@ CALLS = {
     torch.Tensor.normal_: lambda: torch.empty(3).normal_(),
     torch.Tensor.random_: lambda: torch.empty(3).random_(),
     torch.Tensor.uniform_: lambda: torch.empty(3).uniform_(),
+    torch.nn.init.kaiming_uniform_: lambda: torch.nn.init.kaiming_uniform_(torch.empty(3, 3)),
+    torch.nn.init.normal_: lambda: torch.nn.init.normal_(torch.empty(3)),
+    torch.nn.init.uniform_: lambda: torch.nn.init.uniform_(torch.empty(3)),
 }
 
 
@@ -49,6 +57,28 @@ def loaded(sample, workers=0, **arguments):
 
 def test_every_function_has_a_call():
     assert set(CALLS) == FUNCTIONS
+
+
+def test_every_function_of_torch_that_takes_a_generator_is_known():
+    # What a mode can be given: by Python's signature, and by the signatures of C++.
+    by_signature = {
+        function
+        for function, stub in overrides.get_testing_overrides().items()
+        if "generator" in inspect.signature(stub).parameters
+    }
+    names = {
+        schema.name.removeprefix("aten::")
+        for schema in torch._C._jit_get_all_schemas()
+        if any(argument.name == "generator" for argument in schema.arguments)
+    }
+    by_schema = {
+        getattr(home, name)
+        for home in (torch, torch.Tensor)
+        for name in names
+        if callable(getattr(home, name, None)) and not name.startswith("_")
+    }
+    assert by_signature and by_schema
+    assert (by_signature | by_schema) - FUNCTIONS == set()
 
 
 @pytest.mark.parametrize("draw", CALLS.values(), ids=[each.__name__ for each in CALLS])
@@ -102,10 +132,22 @@ def test_the_draws_continue_the_stream_of_the_samples_generator():
         assert torch.equal(whole, parts) and torch.equal(whole[:2], first)
 
 
-def test_tensors_of_other_devices_draw_as_before():
+def test_a_generator_that_is_given_by_position_stays():
     def sample(_):
         with sample_draws():
-            torch.rand(2, device="meta"), torch.empty(2, device="meta").normal_()
+            filled = torch.empty(2)
+            return torch.nn.init.uniform_(filled, 0.0, 1.0, torch.Generator().manual_seed(5))
+
+    assert all(torch.equal(each, loaded(sample)[0]) for each in loaded(sample, 2))
+
+
+def test_tensors_of_other_devices_draw_as_before():
+    elsewhere = torch.empty(2, device="meta")
+
+    def sample(_):
+        with sample_draws():
+            torch.rand(2, device="meta"), elsewhere.normal_()
+            torch.rand_like(input=elsewhere), torch.normal(mean=elsewhere, std=elsewhere)
             return torch.rand(2)
 
     assert len(loaded(sample, 2)) == 6
