@@ -1,4 +1,5 @@
-"""All private names of torch that this package uses. Other modules import them from here.
+"""All private names of torch that this package uses, but for two random functions in ``rng.draws``.
+Other modules import them from here.
 
 This package was tested with torch 2.10.0 (in the project's environments), 2.12.0 (GIL off) and
 2.15.0 (GIL on): see docs/libraries.md. The classes in ``iterators`` also use private attributes

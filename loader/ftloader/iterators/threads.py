@@ -229,7 +229,7 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
                 self._shared.warn_of_draws(message)
             before = None
             if self._watches_draws:
-                # Meanwhile this thread waits for the first batch, and draws nothing.
+                # This thread waits for the first batch, and draws nothing.
                 self._watches_draws, before = False, states_if_seeded()
             data = super().__next__()
             if before is not None:
