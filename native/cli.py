@@ -199,9 +199,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _plain() -> bool:
+    """True if no optimised builds are asked for. Those that are there are used."""
+    return os.environ.get("PYTHON_PGO") == "no"
+
+
 def _setup(options, _) -> int:
     for twin in build.twins(
-        quality="plain" if options.no_pgo else "pgo", agreed=options.yes
+        quality="plain" if options.no_pgo or _plain() else "pgo", agreed=options.yes
     ).values():
         print(f"{twin.name:<4} {twin.label}: {twin.python}")
     return 0
@@ -301,8 +306,9 @@ def _bench(_, rest) -> int:
     if not is_report:
         rest = ["--out", str(CHECKOUT / "results"), *rest]
     _check("bench", rest)
-    # Any builds will do for --quick. The full comparison needs optimised ones.
-    ready = build.twins(quality="any" if is_report or "--quick" in rest else "pgo")
+    # Any builds will do for --quick and --why. The full comparison needs optimised ones.
+    plain_will_do = is_report or "--quick" in rest or "--why" in rest or _plain()
+    ready = build.twins(quality="any" if plain_will_do else "pgo")
     driver = ready["ft"]
     command = [str(driver.python), "-P", "-m", "ftbench"]
     if not is_report:

@@ -115,7 +115,8 @@ def _requirements(options: RunOptions) -> list[str]:
     file, source = options.requirements, Path((options.dataset or "").rpartition(":")[0])
     if options.command:
         words = options.command.words(options.command.values[0], options.command.line)
-        source = Path(next((word for word in words if word.endswith(".py")), ""))
+        files = (word for word in words if word.endswith(".py") and os.path.isfile(word))
+        source = Path(next(files, ""))
     try:
         if file is not None:
             lines = [line.partition("#")[0].strip() for line in file.read_text().splitlines()]
@@ -320,7 +321,7 @@ def _say_of_set(run: Analysis) -> None:
 
     with terminal.printed() as console:
         for fall in run.waterfalls:
-            workload = run_words.capital(fall.workload)
+            workload = run_words.opening(fall.unit, fall.workload)
             sentences = hour_words.sentences(run, fall)
             terminal.say(console, [f"{workload}: {sentence}" for sentence in sentences], "bold")
 

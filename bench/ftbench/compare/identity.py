@@ -8,7 +8,7 @@ from typing import Any
 
 from ftbench.document.environment import Interpreter, TwinRecord
 from ftbench.document.model import MeasuredCase, MeasuredScenario, Options, Results
-from ftbench.plan.scenario import OWN
+from ftbench.plan.scenario import COMMAND, OWN
 from ftbench.report import run_words
 from ftrun.environment import FROM_SOURCE
 
@@ -48,6 +48,13 @@ def work(
         del facts["batches a worker"]
         facts["collate_fn"] = run.options.collate_fn or USUAL_COLLATE
         facts["dataset"] = scenario.description.rpartition("/")[2]
+    if scenario.name == COMMAND:
+        # The parameters of a case are the words of these, with its value.
+        del facts["parameters"]
+        given = run.options.command
+        settings = dict(zip(given[::2], given[1::2]))
+        for name in ("--command", "--setup", "--stdin"):
+            facts[name] = settings.get(name)
     return facts
 
 

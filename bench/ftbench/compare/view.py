@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ftbench.compare.comparing import FigureChange, RunComparison
 from ftbench.document.model import Results
 from ftbench.plan.metrics import METRICS
+from ftbench.plan.unit import unit_of
 from ftbench.report import run_words, verdict_words
 from ftbench.stats.hours import FEWEST, USUAL, USUAL_OF_VALUES
 
@@ -132,7 +133,7 @@ def describe(change: FigureChange, factors: bool | None = None) -> str:
     """Return a change in words: "ft loader threads x2: 14% faster (8% to 20%): 1512 samples/s in A,
     1720 in B". *factors*: see verdict_words.outcome.
     """
-    metric = METRICS[change.metric]
+    metric = unit_of(change.scenario).metric(change.metric)
     words = verdict_words.outcome(metric, change, factors)
     if change.is_ratio:
         return f"{change.what}, {metric.noun}: {change.a:.2f}x in A, {change.b:.2f}x in B: {words}"

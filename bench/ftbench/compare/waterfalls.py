@@ -31,6 +31,8 @@ class Figure(NamedTuple):
     degrees: int
     """Degrees of freedom of the variance."""
     rounds: int
+    unseen: float = 0.0
+    """How much wider an interval is, up and down, since few turns may hold no long one."""
 
     @property
     def error(self) -> float:
@@ -102,7 +104,8 @@ def _figure(scenario: MeasuredScenario, metric: str, after: str, before: str) ->
     numerators = scenario.in_each_process(after, metric)
     logs = logarithms(numerators, scenario.in_each_process(before, metric))
     predicted = turns.predicted(scenario, metric, after, before)
-    return Figure(fmean(logs), *spread(logs, predicted), len(logs))
+    unseen = predicted.unseen if predicted else 0.0
+    return Figure(fmean(logs), *spread(logs, predicted), len(logs), unseen)
 
 
 def _workload(run: Analysis, scenario: MeasuredScenario, fall: Waterfall) -> dict[str, str]:

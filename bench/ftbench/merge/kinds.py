@@ -100,8 +100,9 @@ def mean_of_machines(figures: Sequence[Figure], hours: Deviation) -> Mean:
     """Return the mean over one kind's machines, each measured in one of its hours.
 
     The machines' variances between rounds are pooled into one variance. That of *hours* is added.
+    The interval of a single machine is at least as wide as that of its run.
     """
-    effects, variances, degrees, rounds = zip(*figures, strict=True)
+    effects, variances, degrees, rounds, unseen = zip(*figures, strict=True)
     freedom = sum(degrees)
     pooled = math.sumprod(degrees, variances) / freedom
     errors = []
@@ -112,7 +113,8 @@ def mean_of_machines(figures: Sequence[Figure], hours: Deviation) -> Mean:
         return random_effects(effects, errors)
     within = (pooled / rounds[0], freedom)
     between = (hours.variance, hours.degrees)
-    return Mean(effects[0], errors[0], degrees_of_sum(within, between))
+    least = min(freedom, degrees_of_sum(within, between))
+    return Mean(effects[0], errors[0], least, unseen=unseen[0])
 
 
 def change(mean: Mean, n: int) -> Change:

@@ -136,7 +136,7 @@ def _machines(number: int) -> str:
 
 
 def _group(number: int, group: Group) -> GroupView:
-    title = run_words.capital(group.workload)
+    title = run_words.opening(group.kinds[0].waterfall.unit, group.workload)
     charts = []
     for place, kind in enumerate(group.kinds[:MOST_KINDS]):
         charts.append(_waterfall(f"{number}-{place}", kind))

@@ -5,7 +5,7 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -170,10 +170,9 @@ def longer(run: Analysis) -> Commands:
     """
     settings, docker = run.results.options, in_containers(run.results)
     runs: dict[str, Options] = {}
-    few = [s.name for s in run.results.scenarios if len(s.rounds) < FEWEST_ROUNDS]
+    few = {s.name: len(s.rounds) for s in run.results.scenarios if len(s.rounds) < FEWEST_ROUNDS}
     if few:
-        # a run without --rounds has enough
-        runs["A run of enough rounds"] = replace(settings, rounds=None, scenarios=few)
+        runs["A run of enough rounds"] = _with_enough_rounds(settings, few)
     undecided = _undecided(run)
     if undecided.minutes:
         minutes = len(undecided.minutes) * max(undecided.minutes.values())
@@ -189,6 +188,14 @@ def longer(run: Analysis) -> Commands:
     for purpose, options_of_run in runs.items():
         lines.append((purpose, _command(run.results, options_of_run, docker)))
     return lines
+
+
+def _with_enough_rounds(settings: Options, few: Mapping[str, int]) -> Options:
+    """Return the options of a run with these scenarios; *few*: their numbers of rounds so far."""
+    budget = settings.budget
+    if settings.rounds is None:  # the time was too short, or the run was interrupted
+        budget = math.ceil(1.5 * budget * FEWEST_ROUNDS / max(1, min(few.values())))
+    return replace(settings, rounds=None, scenarios=[*few], budget=budget)
 
 
 @dataclass

@@ -73,6 +73,9 @@ def _with_copies(why: Why) -> str:
 
 def _answer(why: Why) -> Iterator[str]:
     """Yield what threads fight over, and the remedy."""
+    if why.unclear:
+        yield "The turns varied too much to say why: run it again on a quiet machine."
+        return
     culprits = why.culprits
     gains = why.gain is not None and (why.gain.low or 0) > 1
     if not culprits and gains:
@@ -114,7 +117,7 @@ def _harm(part: SharedPart) -> str:
 
 def _rest(why: Why) -> Iterator[str]:
     """Yield what limits the threads apart from what copies cure."""
-    if why.best.ratio >= SCALES * why.threads:
+    if why.unclear or why.best.ratio >= SCALES * why.threads:
         return
     rest = f"What no copy cures: {figure(why.best.ratio)} of {why.threads} times."
     if why.waits:

@@ -5,6 +5,7 @@ print the same, and how long does it take?
 import contextlib
 import itertools
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -40,6 +41,8 @@ class FirstRuns:
         Raises TrialFailed if it fails in all of them, and WorkDiffers if they print different
         output that is to be compared.
         """
+        if not self.scenario.plan.cases[0].parameters["stdin"] and _has_data(0):
+            self.display.warn("what is on stdin is not passed on; --stdin FILE is read by each run")
         self.display.note(f"running {self.scenario.description} once in each configuration")
         results: dict[str, list[dict]] = {}
         failures: dict[str, TrialFailed] = {}
@@ -50,9 +53,10 @@ class FirstRuns:
                 failures[config] = error
         if not results:
             config, failure = next(iter(failures.items()))
-            raise TrialFailed(f"it fails in {', '.join(failures)}; in {config}: {failure}")
+            words = f"it fails in {', '.join(failures)}; in {config}: {failure}{_hint(failure)}"
+            raise TrialFailed(words)
         for config, failure in failures.items():
-            self.display.note(f"it fails in {config}: {failure}")
+            self.display.note(f"it fails in {config}: {failure}{_hint(failure)}")
             self.display.skip(f"{self.scenario.name}: configuration {config}", failure.why)
         if any(result["left_behind"] for of_config in results.values() for result in of_config):
             self.display.warn("processes of the command still run when it ends, and are killed")
@@ -109,6 +113,21 @@ class FirstRuns:
                         f"{self.scenario.description}{title} {where}. If that is expected, since "
                         "it prints times, add --no-compare"
                     )
+
+
+def _has_data(descriptor: int) -> bool:
+    """Return True if a pipe or a file is open here: somebody may have meant it as input."""
+    with contextlib.suppress(OSError):
+        mode = os.fstat(descriptor).st_mode
+        return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+    return False
+
+
+def _hint(failure: TrialFailed) -> str:
+    """Return the remedy of a failure in words; "" if none is known."""
+    if "ModuleNotFoundError" in str(failure):
+        return "\n--package NAME installs what the twins lack, for this run alone"
+    return ""
 
 
 def where_different(a: tuple[str, str], b: tuple[str, str]) -> str:

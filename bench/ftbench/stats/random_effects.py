@@ -36,6 +36,8 @@ class Mean(NamedTuple):
     """Variance of the true effects around their mean; 0 for a single effect."""
     variance: float = 0.0
     """Mean squared error of the effects: the variance of a further effect's measurement."""
+    unseen: float = 0.0
+    """How much wider the intervals are, up and down (ftbench.stats.turns)."""
 
     def interval(self, prediction: bool = False) -> tuple[float, float]:
         """Return the mean's confidence interval, or, if *prediction*,
@@ -46,7 +48,7 @@ class Mean(NamedTuple):
         error = self.error
         if prediction:
             error = math.sqrt(self.tau2 + self.variance + self.error**2)
-        far = float(stdtrit(self.degrees, (1 + CONFIDENCE) / 2)) * error
+        far = float(stdtrit(self.degrees, (1 + CONFIDENCE) / 2)) * error + self.unseen
         return self.effect - far, self.effect + far
 
 

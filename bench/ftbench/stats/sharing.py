@@ -12,6 +12,8 @@ MATTERS = 1.05
 """Factor from which an effect is named."""
 FALSE_FINDS = 0.05
 """Probability that a dataset of which nothing is fought over has a part named."""
+WIDEST = 4.0
+"""Upper over lower end of an interval of scaling from which nothing can be concluded."""
 WAITED_FOR = 0.1
 """Part of the threads' time from which a line is named at which they spend it in addition."""
 Rates = Mapping[str, Sequence[float]]
@@ -57,7 +59,15 @@ class Why:
     """Phrases on what other programs took of the CPUs."""
 
     @property
+    def unclear(self) -> bool:
+        """True if the turns varied too much for a conclusion."""
+        ends = ((scaling.low, scaling.high) for scaling in (self.shared, self.best))
+        return any(low and high and high > WIDEST * low for low, high in ends)
+
+    @property
     def culprits(self) -> list[SharedPart]:
+        if self.unclear:
+            return []
         return [part for part in self.parts if part.fought_over]
 
     @property

@@ -13,17 +13,21 @@ from statistics import fmean
 import pytest
 
 from ftbench.arguments import UsageError, parse
+from ftbench.cli import _requirements
 from ftbench.document.store import load
+from ftbench.merge.merging import merge
 from ftbench.plan.scenario import TrialError
 from ftbench.rounds.first_runs import where_different
 from ftbench.scenarios.command import UsersCommand, scenario, sized
 from ftbench.trial.program import KEPT, Program, with_python_first
 from ftrun.errors import Stopped
 from ftrun.process_tree import PR_SET_CHILD_SUBREAPER
+from tests.checkout import CHECKOUT
 from tests.processes import assert_gone, descendants, wait_until
 from tests.programs import completed, programs_to_end
 
 LINE = "python prog.py {n}"
+KEPT_RUNS = CHECKOUT / "docs/results/2026-11-30-commands"
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +101,13 @@ def test_values_that_have_the_same_name_are_told_apart():
 def test_quoted_characters_of_a_shell_are_arguments():
     assert parse(["--command", "find . -exec ls {} \\;"]).command
     assert parse(["--command", 'grep "<" file']).command
+
+
+def test_a_script_in_the_words_of_a_shell_is_no_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wc.py").write_text('# /// script\n# dependencies = ["tqdm"]\n# ///\n')
+    for line, found in (("sh -c 'cat in.txt | python wc.py'", []), ("python wc.py", ["tqdm"])):
+        assert _requirements(parse(["--command", line])) == found
 
 
 def test_a_command_without_a_parameter_keeps_its_braces():
@@ -254,6 +265,17 @@ COUNTS = """
     for worker in workers: worker.join()
     print(len(totals) * threads - threads * threads)
 """
+
+
+@pytest.mark.skipif(not KEPT_RUNS.exists(), reason="docs/results is not in the images")
+def test_two_programs_are_never_taken_for_one():
+    first, second = (
+        next(KEPT_RUNS.rglob(f"*{name}*/**/results.json")) for name in ("json", "zlib")
+    )
+    merged = merge([first, second])
+    assert merged.groups and merged.apart
+    for apart in merged.apart:
+        assert apart.differences[0].startswith("--command is python examples/commands/")
 
 
 @pytest.fixture

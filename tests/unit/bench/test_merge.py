@@ -13,6 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from ftbench import cli
+from ftbench.compare.waterfalls import Figure
 from ftbench.document.convert import as_json, from_json
 from ftbench.document.model import Results
 from ftbench.document.store import load
@@ -20,7 +21,7 @@ from ftbench.merge import kinds
 from ftbench.merge.merging import merge
 from ftbench.merge.model import Group
 from ftbench.merge.view import GroupView, _group, view
-from ftbench.stats.hours import USUAL
+from ftbench.stats.hours import USUAL, Deviation
 from tests.checkout import CHECKOUT
 from tests.unit.bench.clusters import GIB, Cluster, only, run
 
@@ -443,7 +444,14 @@ def test_a_machine_alone_has_the_interval_of_its_report_and_its_hours():
             for total in (kind.waterfall.throughput.total, fall.throughput.total)
         )
         # The rounds' quantile is larger than that of the normal distribution.
-        assert math.hypot(0.7 * narrow, 1.9 * USUAL) < wide < math.hypot(narrow, 2.5 * USUAL)
+        assert math.hypot(narrow, 1.9 * USUAL) < wide < math.hypot(narrow, 3 * USUAL)
+
+
+def test_few_rounds_of_a_machine_alone_say_no_more_than_in_its_report():
+    few, hours = Figure(0.1, 0.02, 2, 3, unseen=0.1), Deviation(USUAL**2, 50)
+    low, high = kinds.mean_of_machines([few], hours).interval()
+    own = 4.3 * few.error + few.unseen  # Student's t with two degrees of freedom
+    assert (high - low) / 2 > own
 
 
 @pytest.mark.slow

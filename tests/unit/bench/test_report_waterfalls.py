@@ -1,5 +1,6 @@
 """Waterfalls in every output: sentences, steps, notes and the advice that follows."""
 
+import math
 import re
 from dataclasses import replace
 from statistics import geometric_mean
@@ -296,3 +297,7 @@ def test_too_little_is_no_advice(many, rounds, status, capsys):
         assert "Too little was measured to advise" in text and "import DataLoader" not in text
     line = dict(commands.commands(run))["A run of enough rounds"]
     assert line in said and "--rounds" not in line and "text" in line
+    budget = run.results.options.budget
+    run.results.options = replace(run.results.options, rounds=None)
+    line = dict(commands.commands(run))["A run of enough rounds"]
+    assert f"--budget {math.ceil(1.5 * budget * 3 / rounds)}" in line, "the same time is too short"

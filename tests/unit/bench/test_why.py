@@ -105,6 +105,13 @@ def test_copies_that_help_without_a_culprit_are_advised():
     ]
 
 
+def test_nothing_is_concluded_from_turns_that_vary_too_much():
+    answer = why(2, result(threads(1.4, 6.0), noise=1.5), [])
+    assert answer.unclear and not answer.culprits
+    first, second = view(DATASET, answer).sentences
+    assert first.startswith(f"{DATASET}: 2 threads") and "quiet machine" in second
+
+
 def test_a_small_difference_is_not_named_however_certain():
     assert not why(2, result(threads(1.86, 1.9), noise=0.001), []).culprits
 
