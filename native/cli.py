@@ -41,6 +41,7 @@ environment:
   PYTHON_SERIES=3.14               the 3.14 twins (default: docker/python-series)
   PYTHON_FROM=download|source      where new interpreters come from: python-build-standalone, or compiled here
                                    (default: auto, downloaded where that is possible)
+  PYTHON_PGO=no                    plain builds, in half the time; optimised ones are used if they are there
   PYTHON_SUITE=forky               another Debian suite as the source of CPython
   CUDA=no                          twins with torch for CPUs alone, without CUDA and nvImageCodec: 7 GB less
   FT_PYTHON=... GIL_PYTHON=...     your own interpreters, of 3.13 or 3.14, instead of built ones
@@ -122,6 +123,9 @@ def _parsed(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     they are wrong.
     """
     parser = _parser()
+    if not arguments:
+        parser.print_help(sys.stderr)
+        sys.exit(2)
     if arguments and arguments[0] not in VERBS:
         if similar := difflib.get_close_matches(arguments[0], VERBS, n=1):
             parser.error(f"there is no verb {arguments[0]!r}: did you mean {similar[0]!r}?")

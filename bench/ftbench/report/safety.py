@@ -28,9 +28,11 @@ def passed(results: Results) -> bool:
 
 
 def sentences(results: Results) -> list[str]:
-    """Return sentences about the suite's outcome. If the suite did not complete, one has the
-    command to run it.
+    """Return sentences about the suite's outcome; none after a user-supplied command, which the
+    suite is not about. If the suite did not complete, one has the command to run it.
     """
+    if results.options.command:
+        return []
     part = results.stress
     command = f"To run it: {commands.stress(results)}"
     if part is None:
