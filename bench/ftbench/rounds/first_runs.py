@@ -41,7 +41,7 @@ class FirstRuns:
         Raises TrialFailed if it fails in all of them, and WorkDiffers if they print different
         output that is to be compared.
         """
-        if not self.scenario.plan.cases[0].parameters["stdin"] and _has_data(0):
+        if not self.scenario.plan.cases[0].parameters["stdin"] and has_data(0):
             self.display.warn("what is on stdin is not passed on; --stdin FILE is read by each run")
         self.display.note(f"running {self.scenario.description} once in each configuration")
         results: dict[str, list[dict]] = {}
@@ -115,7 +115,7 @@ class FirstRuns:
                     )
 
 
-def _has_data(descriptor: int) -> bool:
+def has_data(descriptor: int) -> bool:
     """Return True if a pipe or a file is open here: somebody may have meant it as input."""
     with contextlib.suppress(OSError):
         mode = os.fstat(descriptor).st_mode

@@ -17,7 +17,7 @@ from ftbench.cli import _requirements
 from ftbench.document.store import load
 from ftbench.merge.merging import merge
 from ftbench.plan.scenario import TrialError
-from ftbench.rounds.first_runs import where_different
+from ftbench.rounds.first_runs import has_data, where_different
 from ftbench.scenarios.command import UsersCommand, scenario, sized
 from ftbench.trial.program import KEPT, Program, with_python_first
 from ftrun.errors import Stopped
@@ -265,6 +265,18 @@ COUNTS = """
     for worker in workers: worker.join()
     print(len(totals) * threads - threads * threads)
 """
+
+
+def test_input_that_no_run_gets_is_noticed(tmp_path):
+    (tmp_path / "in.txt").write_text("1\n")
+    with open(tmp_path / "in.txt") as file, open(os.devnull) as nothing:
+        assert has_data(file.fileno()) and not has_data(nothing.fileno())
+    reader, writer = os.pipe()
+    try:
+        assert has_data(reader)
+    finally:
+        os.close(reader), os.close(writer)
+    assert not has_data(reader), "as where stdin is closed"
 
 
 @pytest.mark.skipif(not KEPT_RUNS.exists(), reason="docs/results is not in the images")
