@@ -9,12 +9,11 @@ from typing import Any
 import torch.utils.data
 
 from ftloader.batch.errors import ErrorPolicy, OnError, SkipLog
-from ftloader.compat.torch_private import BaseDataLoaderIter
 from ftloader.diagnosis import loaders
 from ftloader.diagnosis.call_site import warn_user
 from ftloader.diagnosis.statistics import LoaderStatistics, statistics
 from ftloader.iterators.auto import Chosen, number_of_workers
-from ftloader.iterators.base import Shared
+from ftloader.iterators.base import ResumableDataLoaderIter, Shared
 from ftloader.iterators.processes import ProcessDataLoaderIter
 from ftloader.iterators.serial import SerialDataLoaderIter
 from ftloader.iterators.threads import ThreadDataLoaderIter
@@ -220,14 +219,14 @@ class DataLoader[T](torch.utils.data.DataLoader[T]):
         # Copies and pickles have a state, memory and workers of their own.
         return self.__dict__ | {"_shared": copy.copy(self._shared), "_iterator": None}
 
-    def __iter__(self) -> BaseDataLoaderIter:
+    def __iter__(self) -> ResumableDataLoaderIter:
         if isinstance(self._iterator, ProcessDataLoaderIter) and self._iterator.orphaned:
             self._iterator = None  # persistent workers of the process that this one was forked from
         iterator = super().__iter__()
         self._shared.records.latest.made_iterator()
         return iterator
 
-    def _get_iterator(self) -> BaseDataLoaderIter:
+    def _get_iterator(self) -> ResumableDataLoaderIter:
         if self.num_workers == 0:
             return SerialDataLoaderIter(self)
         self.check_worker_number_rationality()

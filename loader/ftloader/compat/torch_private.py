@@ -1,5 +1,4 @@
-"""All private names of torch that this package uses, but for two random functions in ``rng.draws``.
-Other modules import them from here.
+"""All private names of torch that this package uses. Other modules import them from here.
 
 This package was tested with torch 2.10.0 (in the project's environments), 2.12.0 (GIL off) and
 2.15.0 (GIL on): see docs/libraries.md. The classes in ``iterators`` also use private attributes
@@ -31,6 +30,8 @@ try:
     5 to 7.
     """
     end_range = torch._C._autograd._record_function_with_args_exit
+    DISTRIBUTIONS = (torch._sample_dirichlet, torch._standard_gamma)
+    """The functions that ``torch.distributions`` draws with."""
     LIBRARY = torch._C.__file__
     """Path of torch's extension module, in which symbols
     of the libraries that it links can be looked up.

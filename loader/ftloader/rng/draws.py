@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from ftloader.compat.torch_private import DISTRIBUTIONS
 from ftloader.rng.sample import sample_rng
 
 FUNCTIONS = frozenset(
@@ -15,7 +16,7 @@ FUNCTIONS = frozenset(
         *(torch.rand_like, torch.randn_like, torch.randint_like),
         *(torch.normal, torch.bernoulli, torch.binomial, torch.multinomial, torch.poisson),
         *(torch.rrelu, torch.rrelu_),
-        *(torch._sample_dirichlet, torch._standard_gamma),  # what torch.distributions draws with
+        *DISTRIBUTIONS,
         *(torch.Tensor.bernoulli, torch.Tensor.multinomial),
         *(torch.Tensor.bernoulli_, torch.Tensor.cauchy_, torch.Tensor.exponential_),
         *(torch.Tensor.geometric_, torch.Tensor.log_normal_, torch.Tensor.normal_),
