@@ -145,7 +145,7 @@ def _table(why: Why) -> Table:
         name, verdict = part.name, ""
         if part.name == OBJECT:
             name = "the dataset object"
-        if part.fought_over:
+        if part in why.culprits:
             verdict = "fought over"
         rows.append((name, _figures(part.harm), _figures(part.cured), verdict))
     return Table(head, tuple(rows), frozenset({1, 2}))

@@ -3,6 +3,7 @@
 import random
 import signal
 import textwrap
+from dataclasses import replace
 
 import pytest
 
@@ -108,8 +109,11 @@ def test_copies_that_help_without_a_culprit_are_advised():
 def test_nothing_is_concluded_from_turns_that_vary_too_much():
     answer = why(2, result(threads(1.4, 6.0), noise=1.5), [])
     assert answer.unclear and not answer.culprits
-    first, second = view(DATASET, answer).sentences
+    said = view(DATASET, answer)
+    first, second = said.sentences
     assert first.startswith(f"{DATASET}: 2 threads") and "quiet machine" in second
+    unsure = replace(answer, parts=[replace(part, fought_over=True) for part in answer.parts])
+    assert not any(row[3] for row in view(DATASET, unsure).table.rows)
 
 
 def test_a_small_difference_is_not_named_however_certain():
