@@ -126,7 +126,7 @@ def _parsed(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     if not arguments:
         parser.print_help(sys.stderr)
         sys.exit(2)
-    if arguments and arguments[0] not in VERBS:
+    if arguments[0] not in VERBS:
         if similar := difflib.get_close_matches(arguments[0], VERBS, n=1):
             parser.error(f"there is no verb {arguments[0]!r}: did you mean {similar[0]!r}?")
     options, rest = parser.parse_known_args(arguments)
@@ -204,7 +204,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _plain() -> bool:
-    """True if no optimised builds are asked for. Those that are there are used."""
+    """True if PYTHON_PGO asks for no optimised builds."""
     return os.environ.get("PYTHON_PGO") == "no"
 
 

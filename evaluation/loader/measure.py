@@ -188,6 +188,13 @@ def child():
         end()
 
 
+def epoch(process, name, way):
+    """Let a child run an epoch of a candidate; return the times (s) of it and its first batch."""
+    process.stdin.write(json.dumps([name, way]) + "\n")
+    process.stdin.flush()
+    return json.loads(process.stdout.readline())
+
+
 def measure(candidates, rounds):
     """Return each candidate's median times (s) of an epoch and of its first batch,
     in one set of processes.
@@ -202,10 +209,7 @@ def measure(candidates, rounds):
 
     def turn(one):
         name, way, twin = one
-        process = children[process_of(way, twin)]
-        process.stdin.write(json.dumps([name, way]) + "\n")
-        process.stdin.flush()
-        return json.loads(process.stdout.readline())
+        return epoch(children[process_of(way, twin)], name, way)
 
     turns = {one: [] for one in candidates}
     try:

@@ -10,7 +10,6 @@ geometric mean of many pairs' ratios of speed, with its 95% interval. With `.` i
 """
 
 import argparse
-import json
 import os
 import random
 import statistics
@@ -19,7 +18,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from measure import SAMPLES
+from measure import SAMPLES, epoch
 from scipy import stats
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -47,9 +46,7 @@ def pair(name: str, checkouts: tuple[Path, Path], turns: int) -> float:
     try:
         for turn in range(turns + 1):  # the first is not counted
             for one in random.sample((0, 1), 2):
-                processes[one].stdin.write(json.dumps([name, "ours"]) + "\n")
-                processes[one].stdin.flush()
-                took, _ = json.loads(processes[one].stdout.readline())
+                took, _ = epoch(processes[one], name, "ours")
                 if turn:
                     seconds[one].append(took)
     finally:
@@ -68,15 +65,17 @@ def main() -> None:
     parser.add_argument("samples", nargs="*", default=["1 x 1 kB", "pillow-128"])
     parser.add_argument("--pairs", type=int, default=60, help="(default: 60)")
     parser.add_argument("--turns", type=int, default=3, help="of each process (default: 3)")
-    given = parser.parse_args()
-    if unknown := set(given.samples) - set(SAMPLES):
+    options = parser.parse_args()
+    if unknown := set(options.samples) - set(SAMPLES):
         parser.error(f"no samples {sorted(unknown)}; there are: {', '.join(SAMPLES)}")
-    checkouts = (CHECKOUT, given.before.resolve())
-    for name in given.samples:
-        logs = [np.log(pair(name, checkouts, given.turns)) for _ in range(given.pairs)]
+    checkouts = (CHECKOUT, options.before.resolve())
+    for name in options.samples:
+        logs = [np.log(pair(name, checkouts, options.turns)) for _ in range(options.pairs)]
         half = stats.sem(logs) * stats.t.ppf(0.975, len(logs) - 1)
         low, middle, high = np.exp(np.mean(logs) + np.array([-half, 0, half]))
-        print(f"{name}: {middle:.3f} times as fast ({low:.3f} to {high:.3f}), {given.pairs} pairs")
+        print(
+            f"{name}: {middle:.3f} times as fast ({low:.3f} to {high:.3f}), {options.pairs} pairs"
+        )
 
 
 if __name__ == "__main__":

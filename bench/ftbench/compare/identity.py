@@ -51,8 +51,8 @@ def work(
     if scenario.name == COMMAND:
         # The parameters of a case are the words of these, with its value.
         del facts["parameters"]
-        given = run.options.command
-        settings = dict(zip(given[::2], given[1::2]))
+        words = run.options.command  # each option, then its value
+        settings = dict(zip(words[::2], words[1::2]))
         for name in ("--command", "--setup", "--stdin"):
             facts[name] = settings.get(name)
     return facts

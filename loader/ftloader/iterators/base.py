@@ -56,7 +56,7 @@ class Shared:
     def __init__(self, states: StateStore | None = None, tuner: WorkerTuner | None = None) -> None:
         self.states = StateStore() if states is None else states
         self.tuner = tuner  # of the latest iterator, with num_workers="auto"
-        self._handles_warned = self._draws_warned = False
+        self._handles_warned = self.draws_warned = False
         self.memory = BufferPool()
         self.records = EpochRecords()
         # batches ahead that the latest iterator has found to be enough: see iterators.ahead
@@ -75,8 +75,8 @@ class Shared:
 
     def warn_of_draws(self, message: str) -> None:
         """Warn once that samples draw from generators that worker threads share."""
-        if not self._draws_warned:
-            self._draws_warned = True
+        if not self.draws_warned:
+            self.draws_warned = True
             warn_user(message)
 
 

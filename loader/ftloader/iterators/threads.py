@@ -57,7 +57,9 @@ class ThreadDataLoaderIter(ResumableDataLoaderIter):
         # Each task is for one worker.
         self._private_queues = is_iterable or self._copies_dataset
         self._warns = loader.worker_method != "thread" and not copies
-        self._watches_draws = loader.worker_method != "thread" and (
+        # Reading the generators' states takes some 0.2 ms.
+        may_warn = loader.worker_method != "thread" and not loader._shared.draws_warned
+        self._watches_draws = may_warn and (
             is_iterable or draw_only_at_first(loader._index_sampler)
         )
         self._draws_warning: str | None = None

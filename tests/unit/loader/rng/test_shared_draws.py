@@ -58,7 +58,7 @@ def warnings_of(dataset, epochs=2, **arguments):
 @pytest.mark.parametrize("more", [{}, {"shuffle": True}, {"persistent_workers": True}])
 def test_a_seeded_program_is_warned_once(dataset, more):
     if isinstance(dataset, Stream):
-        more.pop("shuffle", None)
+        more = {name: value for name, value in more.items() if name != "shuffle"}
     (message,) = warnings_of(dataset, **more)
     assert message.startswith(f"numbers of {torchs} were drawn")
 
